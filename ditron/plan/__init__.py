@@ -1,0 +1,1 @@
+"""Plain data that the compiler reasons with: no xDSL, no torch."""
