@@ -1,0 +1,201 @@
+"""Index expressions: what a grid computes from the rank and its coordinates.
+
+One form serves every layer: a `device.index` op holds an `Expr` over its operands, `expand` evaluates
+it on numpy arrays (a whole grid at once), passes build and fit it, backends print it. Integers
+only; comparisons give 0 or 1. Division and `mod` round towards minus infinity, as numpy and MLIR's
+affine maps do and as C does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Values = npt.NDArray[np.int64]
+IntLike = "Expr | int"
+
+
+@dataclass(frozen=True)
+class Expr:
+    """An integer expression over numbered arguments; operators build larger ones."""
+
+    def __add__(self, other: Expr | int) -> Expr:
+        return binary("+", self, other)
+
+    def __radd__(self, other: int) -> Expr:
+        return binary("+", other, self)
+
+    def __sub__(self, other: Expr | int) -> Expr:
+        return binary("-", self, other)
+
+    def __rsub__(self, other: int) -> Expr:
+        return binary("-", other, self)
+
+    def __mul__(self, other: Expr | int) -> Expr:
+        return binary("*", self, other)
+
+    def __rmul__(self, other: int) -> Expr:
+        return binary("*", other, self)
+
+    def __floordiv__(self, other: Expr | int) -> Expr:
+        return binary("floordiv", self, other)
+
+    def __mod__(self, other: Expr | int) -> Expr:
+        return binary("mod", self, other)
+
+
+@dataclass(frozen=True)
+class Const(Expr):
+    """An integer."""
+
+    value: int
+
+
+@dataclass(frozen=True)
+class Arg(Expr):
+    """Argument number `index`."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Binary(Expr):
+    """`lhs op rhs`; see `OPERATORS`."""
+
+    op: str
+    lhs: Expr
+    rhs: Expr
+
+
+OPERATORS: dict[str, Callable[[Values, Values], Values]] = {
+    "or": lambda a, b: ((a != 0) | (b != 0)).astype(np.int64),
+    "and": lambda a, b: ((a != 0) & (b != 0)).astype(np.int64),
+    "eq": lambda a, b: (a == b).astype(np.int64),
+    "ne": lambda a, b: (a != b).astype(np.int64),
+    "lt": lambda a, b: (a < b).astype(np.int64),
+    "le": lambda a, b: (a <= b).astype(np.int64),
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+    "xor": np.bitwise_xor,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+
+# How tightly an infix operator binds; `min` and `max` are written as calls.
+PRECEDENCE = {
+    "or": 1,
+    "and": 2,
+    "eq": 3,
+    "ne": 3,
+    "lt": 3,
+    "le": 3,
+    "+": 4,
+    "-": 4,
+    "*": 5,
+    "floordiv": 5,
+    "mod": 5,
+    "xor": 5,
+}
+CALLS = ("min", "max")
+
+
+def as_expr(value: Expr | int) -> Expr:
+    """An int as a constant."""
+    return value if isinstance(value, Expr) else Const(value)
+
+
+def binary(op: str, lhs: Expr | int, rhs: Expr | int) -> Expr:
+    """`lhs op rhs`, folded where that needs no algebra."""
+    a, b = as_expr(lhs), as_expr(rhs)
+    if isinstance(a, Const) and isinstance(b, Const):
+        return Const(int(OPERATORS[op](np.int64(a.value), np.int64(b.value))))  # type: ignore[arg-type]
+    if _neutral(op, b) or (op in ("floordiv", "mod") and a == Const(0)):
+        return a
+    if op in ("+", "*") and _neutral(op, a):
+        return b
+    if op == "*" and Const(0) in (a, b):
+        return Const(0)
+    if op == "mod" and b == Const(1):
+        return Const(0)
+    return Binary(op, a, b)
+
+
+def _neutral(op: str, b: Expr) -> bool:
+    return (op in ("+", "-") and b == Const(0)) or (op in ("*", "floordiv") and b == Const(1))
+
+
+def minimum(a: Expr | int, b: Expr | int) -> Expr:
+    """min(a, b)."""
+    return binary("min", a, b)
+
+
+def maximum(a: Expr | int, b: Expr | int) -> Expr:
+    """max(a, b)."""
+    return binary("max", a, b)
+
+
+def clip(value: Expr | int, low: int, high: int) -> Expr:
+    """`value` held between `low` and `high`."""
+    return minimum(maximum(value, low), high)
+
+
+def evaluate(expr: Expr, args: Sequence[Values]) -> Values:
+    """The value of `expr`, elementwise with numpy broadcasting."""
+    match expr:
+        case Const(value):
+            return np.asarray(value, dtype=np.int64)
+        case Arg(index):
+            return args[index]
+        case Binary(op, lhs, rhs):
+            return OPERATORS[op](evaluate(lhs, args), evaluate(rhs, args))
+        case _:
+            raise TypeError(expr)
+
+
+def to_text(expr: Expr, names: Sequence[str]) -> str:
+    """Infix text, with as few parentheses as the precedences allow."""
+    return _text(expr, names, 0)
+
+
+def _text(expr: Expr, names: Sequence[str], outer: int) -> str:
+    match expr:
+        case Const(value):
+            return str(value)
+        case Arg(index):
+            return names[index]
+        case Binary(op, lhs, rhs) if op in CALLS:
+            return f"{op}({_text(lhs, names, 0)}, {_text(rhs, names, 0)})"
+        case Binary(op, lhs, rhs):
+            level = PRECEDENCE[op]
+            text = f"{_text(lhs, names, level)} {op} {_text(rhs, names, level + 1)}"
+            return f"({text})" if level < outer else text
+        case _:
+            raise TypeError(expr)
+
+
+def arguments(expr: Expr) -> set[int]:
+    """The argument numbers that occur."""
+    match expr:
+        case Arg(index):
+            return {index}
+        case Binary(_, lhs, rhs):
+            return arguments(lhs) | arguments(rhs)
+        case _:
+            return set()
+
+
+def remap(expr: Expr, new: Sequence[Expr]) -> Expr:
+    """`expr` with argument i replaced by `new[i]`."""
+    match expr:
+        case Arg(index):
+            return new[index]
+        case Binary(op, lhs, rhs):
+            return binary(op, remap(lhs, new), remap(rhs, new))
+        case _:
+            return expr
