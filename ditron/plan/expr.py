@@ -8,14 +8,13 @@ affine maps do and as C does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 Values = npt.NDArray[np.int64]
-IntLike = "Expr | int"
 
 
 @dataclass(frozen=True)
@@ -160,21 +159,22 @@ def evaluate(expr: Expr, args: Sequence[Values]) -> Values:
 
 def to_text(expr: Expr, names: Sequence[str]) -> str:
     """Infix text, with as few parentheses as the precedences allow."""
-    return _text(expr, names, 0)
+    return "".join(p if isinstance(p, str) else names[p] for p in pieces(expr))
 
 
-def _text(expr: Expr, names: Sequence[str], outer: int) -> str:
+def pieces(expr: Expr, outer: int = 0) -> Iterator[str | int]:
+    """Infix text in pieces: strings, and the numbers of arguments."""
     match expr:
         case Const(value):
-            return str(value)
+            yield str(value)
         case Arg(index):
-            return names[index]
+            yield index
         case Binary(op, lhs, rhs) if op in CALLS:
-            return f"{op}({_text(lhs, names, 0)}, {_text(rhs, names, 0)})"
+            yield from (f"{op}(", *pieces(lhs), ", ", *pieces(rhs), ")")
         case Binary(op, lhs, rhs):
             level = PRECEDENCE[op]
-            text = f"{_text(lhs, names, level)} {op} {_text(rhs, names, level + 1)}"
-            return f"({text})" if level < outer else text
+            inner = (*pieces(lhs, level), f" {op} ", *pieces(rhs, level + 1))
+            yield from ("(", *inner, ")") if level < outer else inner
         case _:
             raise TypeError(expr)
 
