@@ -1,0 +1,1 @@
+"""The dialects, one a file, and what they share."""
