@@ -1,0 +1,1 @@
+"""Command-line tools: `ditron` and `ditron-opt`."""
