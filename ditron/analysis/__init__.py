@@ -1,0 +1,1 @@
+"""Read-only questions about programs and plans; each returns plain data."""

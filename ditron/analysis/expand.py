@@ -1,0 +1,487 @@
+"""Expand a device program into a plan: every task of every rank, as numpy tables.
+
+Each index expression is evaluated once over (rank x grid), broadcasting, so that a million tasks cost
+a few vectorised operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from ditron.analysis.symbols import device_program, kernels
+from ditron.errors import PlanError
+from ditron.ir import core, device
+from ditron.ir.index import ExprsAttr
+from ditron.ir.locations import op_location
+from ditron.plan.expr import Values, evaluate
+from ditron.plan.tables import (
+    DTYPE_BYTES,
+    Accesses,
+    After,
+    Boundary,
+    Buffer,
+    LaneKind,
+    LaneOrder,
+    Lanes,
+    Memory,
+    Mode,
+    Notifies,
+    NotifyOp,
+    Op,
+    OpKind,
+    Plan,
+    Role,
+    Slots,
+    Tasks,
+    Waits,
+)
+
+BODY_KINDS: dict[type[Operation], OpKind] = {
+    device.PutOp: OpKind.PUT,
+    device.GetOp: OpKind.GET,
+    device.CopyOp: OpKind.COPY,
+    device.CallOp: OpKind.CALL,
+    device.AcquireOp: OpKind.ACQUIRE,
+    device.ReleaseOp: OpKind.RELEASE,
+}
+
+
+def expand(module: ModuleOp, program: device.ProgramOp | None = None) -> Plan:
+    """The plan of the device program in a module.
+
+    Raises:
+        PlanError: a slot, peer or table index out of range, or a box larger than its view.
+    """
+    program = program or device_program(module)
+    return _Expansion(program, kernels(module)).plan()
+
+
+@dataclass
+class Grid:
+    """One grid evaluated: arrays have shape [tasks], tasks = ranks x grid points, row-major."""
+
+    op: device.GridOp
+    values: dict[SSAValue, Values]
+    shape: tuple[int, ...]
+
+    @property
+    def tasks(self) -> int:
+        return int(np.prod(self.shape))
+
+    def of(self, args: Sequence[SSAValue], exprs: ExprsAttr) -> list[Values]:
+        """Each expression for every task."""
+        env = [self.values[a] for a in args]
+        return [
+            np.broadcast_to(evaluate(e, env), self.shape).reshape(-1) for e in exprs.data
+        ]
+
+    def mask(self, args: Sequence[SSAValue], exprs: ExprsAttr | None) -> Values:
+        """A predicate for every task; absent means true."""
+        if exprs is None:
+            return np.ones(self.tasks, dtype=np.bool_)
+        return self.of(args, exprs)[0] != 0
+
+
+def evaluate_grid(op: device.GridOp, ranks: int, outer: Mapping[SSAValue, Values]) -> Grid:
+    """Evaluate a grid's index arithmetic on open grids over (rank, coordinates)."""
+    shape = (ranks, *op.dims)
+    ones = (1,) * len(op.dims)
+    values = {v: a.reshape(-1, *ones) if a.ndim else a for v, a in outer.items()}
+    for i, arg in enumerate(op.body.block.args):
+        values[arg] = np.arange(op.dims[i]).reshape(-1, *ones[i + 1 :])
+    grid = Grid(op, values, shape)
+    _evaluate_index_ops(op.body.block, grid.values)
+    return grid
+
+
+def evaluate_program(program: device.ProgramOp) -> dict[SSAValue, Values]:
+    """The program-level index values, each [ranks] or a scalar."""
+    values: dict[SSAValue, Values] = {}
+    for op in program.body.block.ops:
+        if isinstance(op, device.RankOp):
+            values[op.result] = np.arange(program.n)
+    _evaluate_index_ops(program.body.block, values)
+    return values
+
+
+def _evaluate_index_ops(block: Block, values: dict[SSAValue, Values]) -> None:
+    for op in block.ops:
+        if isinstance(op, device.IndexOp):
+            values[op.result] = evaluate(op.expr.data[0], [values[a] for a in op.args])
+        elif isinstance(op, device.TableOp):
+            table = np.array(op.values.get_values(), dtype=np.int64).reshape(op.shape)
+            env = [values[a] for a in op.args]
+            at = [evaluate(e, env) for e in op.at.data]
+            for dim, (index, size) in enumerate(zip(at, op.shape, strict=True)):
+                _check_range(op, f"index {dim} of device.table", index, size)
+            values[op.result] = table[tuple(at)]
+
+
+def _check_range(op: Operation, what: str, index: Values, size: int) -> None:
+    bad = (index < 0) | (index >= size)
+    if bad.any():
+        value = int(np.asarray(index)[bad].flat[0])
+        raise PlanError(f"{what} is {value}, expected 0 to {size - 1}", op_location(op))
+
+
+@dataclass
+class _Rows:
+    """Columns being collected op by op."""
+
+    columns: dict[str, list[Values]] = field(default_factory=dict[str, list[Values]])
+
+    def add(self, **arrays: Values) -> None:
+        for name, array in arrays.items():
+            self.columns.setdefault(name, []).append(np.asarray(array))
+
+    def get(self, name: str, width: int = 0) -> Values:
+        parts = self.columns.get(name)
+        shape = (0, width) if width else (0,)
+        return np.concatenate(parts) if parts else np.zeros(shape, dtype=np.int64)
+
+
+class _Expansion:
+    def __init__(self, program: device.ProgramOp, funcs: Mapping[str, core.FuncOp]) -> None:
+        self.program = program
+        self.funcs = funcs
+        self.ranks = program.n
+        self.outer = evaluate_program(program)
+        self.buffers: dict[SSAValue, int] = {}
+        self.extents: list[Values] = []
+        self.records: list[Buffer] = []
+        self.signals: dict[SSAValue, int] = {}
+        self.signal_names: list[str] = []
+        self.slot_base: list[int] = []
+        self.slot_sizes: list[int] = []
+        self.ops: list[Op] = []
+        self.lanes: list[tuple[str, bool, Values]] = []
+        self.tasks, self.accesses = _Rows(), _Rows()
+        self.waits, self.notifies = _Rows(), _Rows()
+        self.count = 0
+
+    def plan(self) -> Plan:
+        for op in self.program.body.block.ops:
+            if isinstance(op, device.BufferOp):
+                self._buffer(op)
+            elif isinstance(op, device.SignalsOp):
+                self._signals(op)
+            elif isinstance(op, device.GridOp):
+                self._grid(op)
+            elif isinstance(op, device.CollectiveOp):
+                raise PlanError(
+                    f"{op.kind.data} is not decomposed yet: run decompose-collectives first",
+                    op_location(op),
+                )
+        return self._finish()
+
+    def _buffer(self, op: device.BufferOp) -> None:
+        type_ = op.result.type
+        env = [self.outer[a] for a in op.args]
+        sizes = [np.broadcast_to(evaluate(e, env), self.ranks) for e in op.extent.data]
+        extent = np.stack(sizes, axis=1).astype(np.int64)
+        if (extent < 0).any() or (extent > np.array(type_.dims)).any():
+            raise PlanError(f"a size of {op.buffer_name.data} is over {type_}", op_location(op))
+        self.buffers[op.result] = len(self.records)
+        self.extents.append(extent)
+        self.records.append(
+            Buffer(
+                op.buffer_name.data,
+                type_.dtype,
+                type_.dims,
+                extent,
+                Memory(type_.memory.data),
+                Role(op.role.data),
+                -1 if op.offset is None else op.offset.value.data,
+            )
+        )
+
+    def _signals(self, op: device.SignalsOp) -> None:
+        self.signals[op.result] = len(self.signal_names)
+        self.signal_names.append(op.signals_name.data)
+        self.slot_base.append(sum(self.slot_sizes) * self.ranks)
+        self.slot_sizes.append(op.result.type.size.data)
+
+    def _grid(self, op: device.GridOp) -> None:
+        grid = evaluate_grid(op, self.ranks, self.outer)
+        body = op.body_op
+        kind = BODY_KINDS[type(body)]
+        kernel = body.kernel_name if isinstance(body, device.CallOp) else ""
+        engine = op.engine.data
+        deferred = engine == "copy" and kind in (OpKind.PUT, OpKind.GET)
+        where = op_location(op)
+        self.ops.append(Op(op.sym_name.data, kind, engine, kernel, where, deferred))
+
+        rank = np.repeat(np.arange(self.ranks), grid.tasks // self.ranks)
+        exists = self._schedule(grid, rank)
+        for part in self._grid_accesses(grid, rank, exists):
+            self.accesses.add(**part)
+        for child in op.body.block.ops:
+            if isinstance(child, device.WaitOp):
+                self._wait(child, grid, rank)
+            elif isinstance(child, device.NotifyOp):
+                self._notify(child, grid)
+        self.count += grid.tasks
+
+    def _schedule(self, grid: Grid, rank: Values) -> Values:
+        """Record the grid's tasks; returns which of them are not masked."""
+        schedule = grid.op.schedule
+        lane, keys = np.zeros(grid.tasks, np.int64), list[Values]()
+        exists = np.ones(grid.tasks, np.bool_)
+        if schedule is not None:
+            if schedule.lane is not None:
+                lane = grid.of(schedule.lane_args, schedule.lane)[0]
+            if schedule.order is not None:
+                keys = grid.of(schedule.order_args, schedule.order)
+            exists = grid.mask(schedule.where_args, schedule.where)
+        flat = np.arange(grid.tasks)
+        order = np.lexsort((flat, *reversed(keys)))
+        position = np.empty_like(order)
+        position[order] = flat
+        coords = np.zeros((grid.tasks, device.MAX_GRID_DIMS), np.int64)
+        if grid.op.dims:
+            points = np.indices(grid.op.dims).reshape(len(grid.op.dims), -1).T
+            coords[:, : points.shape[1]] = np.tile(points, (self.ranks, 1))
+        self.lanes.append((grid.op.engine.data, grid.op.queue is not None, lane))
+        self.tasks.add(
+            op=np.full(grid.tasks, len(self.ops) - 1), rank=rank, position=position, coords=coords
+        )
+        return exists
+
+    def _grid_accesses(
+        self, grid: Grid, rank: Values, exists: Values
+    ) -> Iterator[dict[str, Values]]:
+        body = grid.op.body_op
+        task = self.count + np.arange(grid.tasks)
+        if isinstance(body, device.HandOverOp):
+            buffer = self.buffers[body.buffer]
+            hi = self.extents[buffer][rank]
+            self._work(grid, [hi], [buffer])
+            yield _columns(task, Mode.WRITE, buffer, rank, np.zeros_like(hi), hi)
+            return
+        views = grid.op.views
+        owners, los, his = zip(*(self._box(v, grid, rank) for v in views), strict=True)
+        if isinstance(body, device.TransferOp):
+            size = np.minimum(his[0] - los[0], his[1] - los[1])
+            his = tuple(lo + size for lo in los)
+        his = tuple(np.where(exists[:, None], hi, lo) for lo, hi in zip(los, his, strict=True))
+        buffers = [self.buffers[v.buffer] for v in views]
+        self._work(grid, [hi - lo for lo, hi in zip(los, his, strict=True)], buffers)
+        for mode, buffer, owner, lo, hi in zip(
+            self._modes(body), buffers, owners, los, his, strict=True
+        ):
+            yield _columns(task, mode, buffer, owner, lo, hi)
+
+    def _modes(self, body: Operation) -> list[Mode]:
+        if isinstance(body, device.TransferOp):
+            return [Mode.READ, Mode.WRITE]
+        assert isinstance(body, device.CallOp)
+        func = self.funcs.get(body.kernel_name)
+        if func is None:
+            raise PlanError(f"no core.func @{body.kernel_name} to call", op_location(body))
+        none, args = Mode(0), range(len(body.views))
+        return [
+            (Mode.READ if func.reads(i) else none) | (Mode.WRITE if func.writes(i) else none)
+            for i in args
+        ]
+
+    def _box(
+        self, view: device.ViewOp, grid: Grid, rank: Values
+    ) -> tuple[Values, Values, Values]:
+        """Owner [T] and clipped box lo, hi [T, D] of a view for every task."""
+        owner = rank
+        if view.peer is not None:
+            owner = grid.of(view.peer_args, view.peer)[0]
+            _check_range(view, "a view's peer", owner, self.ranks)
+        extent = self.extents[self.buffers[view.buffer]][owner]
+        lo = np.stack(grid.of(view.offset_args, view.offsets), axis=1)
+        size = np.stack(grid.of(view.size_args, view.sizes), axis=1)
+        capacity = np.array(view.result.type.dims)
+        if (size > capacity).any():
+            over = size[(size > capacity).any(axis=1)][0]
+            raise PlanError(
+                f"a box of {tuple(map(int, over))} is over its view's capacity"
+                f" {tuple(map(int, capacity))}",
+                op_location(view),
+            )
+        if (lo < 0).any():
+            raise PlanError("a box starts before its buffer", op_location(view))
+        lo = np.minimum(lo, extent)
+        return owner, lo, np.clip(lo + size, lo, extent)
+
+    def _work(self, grid: Grid, sizes: Sequence[Values], buffers: Sequence[int]) -> None:
+        moved = sum(
+            (size.prod(axis=1) * DTYPE_BYTES[self.records[b].dtype])
+            for size, b in zip(sizes, buffers, strict=True)
+        )
+        flops = np.zeros(grid.tasks, np.int64)
+        body = grid.op.body_op
+        if isinstance(body, device.CallOp):
+            for lhs, out in _dots(self.funcs[body.kernel_name]):
+                flops += 2 * sizes[lhs][:, 1] * sizes[out].prod(axis=1)
+        self.tasks.add(flops=flops, bytes=np.asarray(moved))
+
+    def _wait(self, op: device.WaitOp, grid: Grid, rank: Values) -> None:
+        first, many = grid.of(op.args, op.at)
+        value = grid.of(op.value_args, op.value)[0]
+        mask = grid.mask(op.when_args, op.when) & (many > 0) & (value > 0)
+        task = np.flatnonzero(mask)
+        first, many, value = first[task], many[task], value[task]
+        steps = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+        task, slot = np.repeat(task, many), np.repeat(first, many) + steps
+        self.waits.add(
+            task=self.count + task,
+            slot=self._slot(op, op.signals, rank[task], slot),
+            value=np.repeat(value, many),
+            lag=np.full(len(task), op.launches_back),
+        )
+
+    def _notify(self, op: device.NotifyOp, grid: Grid) -> None:
+        task = np.flatnonzero(grid.mask(op.when_args, op.when))
+        slot = grid.of(op.args, op.at)[0][task]
+        rank = grid.of(op.rank_args, op.rank)[0][task]
+        _check_range(op, "the rank of a notify", rank, self.ranks)
+        ones = np.ones(len(task), np.int64)
+        self.notifies.add(
+            task=self.count + task,
+            slot=self._slot(op, op.signals, rank, slot),
+            amount=ones * op.amount.value.data,
+            op=ones * NotifyOp[op.op.data.upper()],
+            after=ones * After[op.after.data.upper()],
+        )
+
+    def _slot(self, op: Operation, signals: SSAValue, rank: Values, index: Values) -> Values:
+        number = self.signals[signals]
+        _check_range(op, f"a slot of %{self.signal_names[number]}", index, self.slot_sizes[number])
+        return self.slot_base[number] + rank * self.slot_sizes[number] + index
+
+    def _finish(self) -> Plan:
+        lanes, tasks = self._lane_tables()
+        heap = self.program.heap_bytes
+        return Plan(
+            name=self.program.sym_name.data,
+            ranks=self.ranks,
+            boundary=Boundary.STREAM,
+            copies=1,
+            heap_bytes=0 if heap is None else heap.value.data,
+            ops=tuple(self.ops),
+            buffers=tuple(self.records),
+            signals=tuple(self.signal_names),
+            lanes=lanes,
+            tasks=tasks,
+            accesses=self._access_table(),
+            slots=self._slot_table(),
+            waits=Waits(*self._sorted(self.waits, "task", "slot", "value", "lag")),
+            notifies=Notifies(
+                *self._sorted(self.notifies, "task", "slot", "amount", "op", "after")
+            ),
+        )
+
+    def _lane_tables(self) -> tuple[Lanes, Tasks]:
+        op, rank = self.tasks.get("op"), self.tasks.get("rank")
+        engines = sorted({engine for engine, _, _ in self.lanes})
+        engine = np.array([engines.index(e) for e, _, _ in self.lanes], np.int64)[op]
+        queue = np.array([q for _, q, _ in self.lanes], np.int64)[op]
+        index = np.concatenate([lane for _, _, lane in self.lanes] or [op])
+        # A queue and a static lane of one number are two lanes.
+        width = int(index.max(initial=0)) + 1
+        key = ((rank * len(engines) + engine) * 2 + queue) * width + index
+        keys, lane = np.unique(key, return_inverse=True)
+        order = np.lexsort((self.tasks.get("position"), op, lane))
+        seq = np.empty_like(order)
+        starts = np.searchsorted(lane[order], np.arange(len(keys)))
+        seq[order] = np.arange(len(order)) - starts[lane[order]]
+        lane_engine = keys // width // 2 % max(len(engines), 1)
+        names = tuple(engines[i] for i in lane_engine)
+        is_queue = keys // width % 2 == 1
+        lanes = Lanes(
+            rank=_i32(keys // (width * 2 * max(len(engines), 1))),
+            index=_i32(keys % width),
+            engine=names,
+            kind=tuple(LaneKind.PROCESS for _ in names),
+            order=tuple(LaneOrder.QUEUE if q else LaneOrder.STATIC for q in is_queue),
+            fifo=np.array([n == "copy" for n in names], np.bool_),
+        )
+        coords = self.tasks.get("coords", device.MAX_GRID_DIMS)
+        tasks = Tasks(
+            _i32(op),
+            _i32(rank),
+            _i32(lane),
+            _i32(seq),
+            _i32(coords),
+            self.tasks.get("flops"),
+            self.tasks.get("bytes"),
+        )
+        return lanes, tasks
+
+    def _access_table(self) -> Accesses:
+        dims = max((len(b.capacity) for b in self.records), default=1)
+        boxes = {"lo": 0, "hi": 1}
+        for name, fill in boxes.items():
+            parts = self.accesses.columns.get(name, [])
+            pads = [((0, 0), (0, dims - p.shape[1])) for p in parts]
+            self.accesses.columns[name] = [
+                np.pad(p, pad, constant_values=fill) for p, pad in zip(parts, pads, strict=True)
+            ]
+        columns = self._sorted(self.accesses, "task", "mode", "buffer", "rank")
+        order = np.argsort(self.accesses.get("task"), kind="stable")
+        lo, hi = (self.accesses.get(n, dims)[order].astype(np.int64) for n in boxes)
+        return Accesses(*columns, lo, hi)
+
+    def _slot_table(self) -> Slots:
+        sizes = self.slot_sizes
+        per_rank = [np.arange(size) for size in sizes]
+        rank = [np.repeat(np.arange(self.ranks), size) for size in sizes]
+        signals = [np.full(self.ranks * size, i) for i, size in enumerate(sizes)]
+        index = [np.tile(p, self.ranks) for p in per_rank]
+        total = sum(sizes) * self.ranks
+        slot, amount = self.notifies.get("slot"), self.notifies.get("amount")
+        count = np.bincount(slot, weights=amount, minlength=total) if total else []
+        none = [np.zeros(0, np.int64)]
+        return Slots(
+            _i32(np.concatenate(rank or none)),
+            _i32(np.asarray(count)),
+            np.ones(total, np.int32),
+            _i32(np.concatenate(signals or none)),
+            _i32(np.concatenate(index or none)),
+        )
+
+    def _sorted(self, rows: _Rows, *names: str) -> list[np.ndarray]:
+        """The columns, stably sorted by task."""
+        order = np.argsort(rows.get("task"), kind="stable")
+        return [_i32(rows.get(name)[order]) for name in names]
+
+
+def _columns(
+    task: Values, mode: Mode, buffer: int, rank: Values, lo: Values, hi: Values
+) -> dict[str, Values]:
+    ones = np.ones(len(task), np.int64)
+    return {
+        "task": task,
+        "mode": ones * int(mode),
+        "buffer": ones * buffer,
+        "rank": rank,
+        "lo": lo,
+        "hi": hi,
+    }
+
+
+def _dots(func: core.FuncOp) -> Iterator[tuple[int, int]]:
+    """(argument loaded as lhs, argument of the same shape as the result) of each core.dot."""
+    types = func.view_types
+    for op in func.body.block.ops:
+        if isinstance(op, core.DotOp) and isinstance(op.lhs.owner, core.LoadOp):
+            view = op.lhs.owner.view
+            lhs = next(i for i, a in enumerate(func.body.block.args) if a is view)
+            out = [i for i, t in enumerate(types) if t.dims == core.tile_type(op.result).dims]
+            written = [i for i in out if func.writes(i)]
+            if written:
+                yield lhs, written[0]
+
+
+def _i32(values: Values) -> np.ndarray:
+    return np.ascontiguousarray(values, dtype=np.int32)
