@@ -385,7 +385,9 @@ def _collective(op: CollectiveOp, operand: SSAValue, axis: str, dim: int | None)
     return rules.collective(kind, spec_of(operand), axis=index, dim=dim)
 
 
-class _DimCollectiveOp(CollectiveOp, ABC):
+class DimCollectiveOp(CollectiveOp, ABC):
+    """A collective that cuts or joins shards of one dimension."""
+
     dim = prop_def(IntegerAttr.constr(i64))
 
     assembly_format = f"$operand `dim` $dim `axis` $axis {_TAIL} type($operand) `->` type($result)"
@@ -400,9 +402,8 @@ class _DimCollectiveOp(CollectiveOp, ABC):
         choice: ChoiceAttr | None = None,
     ) -> None:
         spec = _collective(self, operand, axis, dim)
-        _build(
-            self, [operand], spec, op_name, choice, axis=StringAttr(axis), dim=IntegerAttr(dim, i64)
-        )
+        props = {"axis": StringAttr(axis), "dim": IntegerAttr(dim, i64)}
+        _build(self, [operand], spec, op_name, choice, **props)
 
     @property
     def dim_index(self) -> int:
@@ -410,14 +411,14 @@ class _DimCollectiveOp(CollectiveOp, ABC):
 
 
 @irdl_op_definition
-class AllGatherOp(_DimCollectiveOp):
+class AllGatherOp(DimCollectiveOp):
     """Shards of `dim` become the whole tensor on every rank of the axis."""
 
     name = "task.all_gather"
 
 
 @irdl_op_definition
-class ReduceScatterOp(_DimCollectiveOp):
+class ReduceScatterOp(DimCollectiveOp):
     """Partial sums are added, and each rank of the axis keeps its shard of `dim`."""
 
     name = "task.reduce_scatter"

@@ -25,8 +25,8 @@ class Shard:
     dim: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.dim, bool) or not isinstance(self.dim, int) or self.dim < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            message = f"Shard takes a dimension from 0 on, got {self.dim!r}"
+        if type(self.dim) is not int:
+            message = f"Shard takes the index of a dimension, got {self.dim!r}"
             raise PlacementError(message, user_line())
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class Mesh:
             message = "a mesh has at least one axis, as in Mesh(tp=4)"
             raise MeshError(message, user_line())
         for axis, size in axes.items():
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            if type(size) is not int or size < 1:
                 message = f"mesh axis {axis!r} needs a size of at least 1, got {size!r}"
                 raise MeshError(message, user_line())
         object.__setattr__(self, "axes", tuple(axes))

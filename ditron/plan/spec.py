@@ -62,7 +62,7 @@ def check_spec(spec: TensorSpec, axes: int, name: str = "tensor") -> None:
         message = f"{name} needs one placement per mesh axis: {axes}, got {len(spec.placements)}"
         raise PlacementError(message)
     for placement in spec.placements:
-        if isinstance(placement, Shard) and placement.dim >= len(spec.shape):
+        if isinstance(placement, Shard) and not 0 <= placement.dim < len(spec.shape):
             message = (
                 f"{name} is {placement}, but shape {spec.shape} has {len(spec.shape)} dimensions"
             )

@@ -1,0 +1,95 @@
+"""ditron: tensor programs on many devices, overlapped, proved right, then run.
+
+```python
+import ditron as dt
+
+with dt.Program("ag_gemm", dt.Mesh(tp=4)) as p:
+    x = p.input("x", (2048, 1024), dt.bf16, dt.Shard(0))
+    w = p.input("w", (1024, 2048), dt.bf16, dt.Shard(1))
+    p.output("y", dt.matmul(dt.all_gather(x, dim=0), w))
+```
+
+Importing it needs neither torch nor a compiler: what compiles and runs is loaded on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ditron import errors
+from ditron.builder.task import (
+    Program,
+    Value,
+    add,
+    all_gather,
+    all_reduce,
+    cast,
+    exp,
+    gelu,
+    matmul,
+    mul,
+    reduce_scatter,
+    relu,
+    silu,
+    sub,
+)
+from ditron.errors import DitronError
+from ditron.plan.dtypes import DType, bf16, f16, f32, i32, i64
+from ditron.plan.dtypes import bool_ as bool  # noqa: A004 - the public name, as torch has it
+from ditron.plan.placement import Mesh, Partial, Replicate, Shard
+
+if TYPE_CHECKING:
+    from ditron.compiler import Executable
+    from ditron.compiler import compile as compile  # noqa: A004
+    from ditron.plan.options import OpOptions, Options
+
+__all__ = [
+    "DType",
+    "DitronError",
+    "Executable",
+    "Mesh",
+    "OpOptions",
+    "Options",
+    "Partial",
+    "Program",
+    "Replicate",
+    "Shard",
+    "Value",
+    "add",
+    "all_gather",
+    "all_reduce",
+    "bf16",
+    "bool",
+    "cast",
+    "compile",
+    "errors",
+    "exp",
+    "f16",
+    "f32",
+    "gelu",
+    "i32",
+    "i64",
+    "matmul",
+    "mul",
+    "reduce_scatter",
+    "relu",
+    "silu",
+    "sub",
+]
+
+_LAZY = {
+    "Executable": "ditron.compiler",
+    "compile": "ditron.compiler",
+    "OpOptions": "ditron.plan.options",
+    "Options": "ditron.plan.options",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        message = f"module 'ditron' has no attribute {name!r}"
+        raise AttributeError(message)
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,1 @@
+"""What users write programs with, one file a level."""

@@ -1,0 +1,122 @@
+"""What a user may pass, turned into ditron's own plain data."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from ditron.errors import MeshError, PlacementError, ProgramError, ShapeError
+from ditron.plan.placement import Mesh, Partial, Placement, Placements, Replicate, Shard
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+
+
+def as_name(name: object, what: str) -> str:
+    """A name of letters, digits, `_`, `.` and `-`, so that it can stand in IR, tables and files.
+
+    Raises:
+        ProgramError: anything else.
+    """
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    message = f"{what} needs a name of letters, digits, '_', '.' and '-', got {name!r}"
+    raise ProgramError(message)
+
+
+def as_shape(shape: object, what: str) -> tuple[int, ...]:
+    """A shape as a tuple, from any sequence of integers.
+
+    Raises:
+        ShapeError: something in it is no size.
+    """
+    try:
+        return tuple(operator.index(size) for size in cast("Sequence[int]", shape))
+    except TypeError:
+        message = f"{what} needs a shape of integers, got {shape!r}"
+        raise ShapeError(message) from None
+
+
+def as_dim(dim: object, ndim: int, what: str) -> int:
+    """A dimension's index; negative ones count from the end, as torch's do.
+
+    Raises:
+        ShapeError: there is no such dimension.
+    """
+    try:
+        index = operator.index(cast("int", dim))
+    except TypeError:
+        message = f"{what} needs an integer dim, got {dim!r}"
+        raise ShapeError(message) from None
+    if not -ndim <= index < ndim:
+        message = f"{what}: dim {index} is out of range, expected {-ndim} to {ndim - 1}"
+        raise ShapeError(message)
+    return index % ndim
+
+
+def as_axis(axis: str | None, mesh: Mesh, what: str) -> str:
+    """The mesh axis an operation works over; None where the mesh has only one.
+
+    Raises:
+        MeshError: the mesh has no such axis, or several and none is named.
+    """
+    if axis is not None:
+        mesh.index(axis)
+        return axis
+    if len(mesh.axes) != 1:
+        message = f"{what} on {mesh} needs axis=, one of {', '.join(mesh.axes)}"
+        raise MeshError(message)
+    return mesh.axes[0]
+
+
+def as_placements(placements: object, mesh: Mesh, ndim: int, what: str) -> Placements:
+    """One placement per mesh axis, from ditron's or DTensor's own; a bare one if there is one axis.
+
+    Raises:
+        PlacementError: something that is no placement, or the wrong number of them.
+    """
+    several = isinstance(placements, tuple | list)
+    given = cast("Sequence[object]", placements) if several else (placements,)
+    result = tuple(_placement(p, ndim, what) for p in given)
+    if len(result) != len(mesh.axes):
+        message = (
+            f"{what} needs one placement per axis of {mesh}: {len(mesh.axes)}, got {len(result)}"
+        )
+        raise PlacementError(message)
+    return result
+
+
+def _placement(given: object, ndim: int, what: str) -> Placement:
+    match _own(given):
+        case Shard(dim):
+            if not -ndim <= dim < ndim:
+                message = f"{what} is {Shard(dim)}, but its shape has {ndim} dimensions"
+                raise PlacementError(message)
+            return Shard(dim % ndim)
+        case Replicate() | Partial() as placement:
+            return placement
+        case _:
+            message = f"{what} needs placements Shard(dim), Replicate() or Partial(), got {given!r}"
+            raise PlacementError(message)
+
+
+class _DTensorPlacement(Protocol):
+    dim: int
+    reduce_op: str
+
+
+def _own(given: object) -> object:
+    """DTensor's placement as ditron's; anything else as it is (torch is not imported)."""
+    if not type(given).__module__.startswith("torch.distributed"):
+        return given
+    theirs = cast("_DTensorPlacement", given)
+    match type(given).__name__:
+        case "Shard":
+            return Shard(theirs.dim)
+        case "Replicate":
+            return Replicate()
+        case "Partial":
+            return Partial(theirs.reduce_op)
+        case _:
+            return given
