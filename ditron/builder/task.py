@@ -151,7 +151,9 @@ class Program:
         from ditron.runtime.reference import reference  # noqa: PLC0415 - torch, only when needed
 
         program = next(op for op in self.ir.ops if isinstance(op, task.ProgramOp))
-        return reference(program, inputs, compute=compute)
+        return (
+            reference(program, inputs) if compute is None else reference(program, inputs, compute)
+        )
 
     def __str__(self) -> str:
         return str(self._op)

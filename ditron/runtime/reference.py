@@ -1,0 +1,184 @@
+"""The reference: a task program on global torch tensors, in one process, op by op.
+
+One function an op, by the op's name. Collectives and placements do not change a global tensor, so
+they are identities here: a partial sum stands for its sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from xdsl.ir import SSAValue
+
+from ditron.errors import InputError
+from ditron.ir import task
+from ditron.plan.dtypes import DTYPES, Kind
+from ditron.plan.spec import TensorSpec
+
+Tensors = dict[str, torch.Tensor]
+
+
+def reference(
+    program: task.ProgramOp,
+    inputs: Mapping[str, torch.Tensor],
+    compute: torch.dtype = torch.float32,
+) -> Tensors:
+    """Run a program on whole tensors.
+
+    Args:
+        program: what to run.
+        inputs: every input and weight by name: global shape, the program's dtype.
+        compute: float32 computes each op in float32 and rounds its result once to the op's dtype;
+            float64 never rounds, and returns float64.
+
+    Returns:
+        Every output by name.
+
+    Raises:
+        InputError: tensors that do not fit the program.
+    """
+    check_inputs(program, inputs)
+    with torch.no_grad():
+        return _run(program, inputs, compute)
+
+
+def check_inputs(program: task.ProgramOp, inputs: Mapping[str, torch.Tensor]) -> None:
+    """Names, shapes and dtypes must be exactly the program's.
+
+    Raises:
+        InputError: they are not.
+    """
+    specs = {op.tensor_name.data: task.spec_of(op.result) for op in program.inputs}
+    if inputs.keys() != specs.keys():
+        missing = ", ".join(sorted(specs.keys() - inputs.keys())) or "none"
+        unknown = ", ".join(sorted(inputs.keys() - specs.keys())) or "none"
+        message = (
+            f'program "{program.program_name}" takes {", ".join(specs) or "no inputs"};'
+            f" missing: {missing}, unknown: {unknown}"
+        )
+        raise InputError(message)
+    for name, spec in specs.items():
+        given = inputs[name]
+        if tuple(given.shape) != spec.shape or given.dtype != torch_dtype(spec.dtype):
+            message = (
+                f'input "{name}" should have shape {spec.shape} and dtype'
+                f" {torch_dtype(spec.dtype)}, got {tuple(given.shape)} and {given.dtype}"
+            )
+            raise InputError(message)
+
+
+def torch_dtype(dtype: str) -> torch.dtype:
+    """Torch's dtype of a ditron dtype's name."""
+    return getattr(torch, DTYPES[dtype].torch_name)
+
+
+def _run(
+    program: task.ProgramOp, inputs: Mapping[str, torch.Tensor], compute: torch.dtype
+) -> Tensors:
+    values: dict[SSAValue, torch.Tensor] = {}
+    outputs: Tensors = {}
+    for op in program.body.block.ops:
+        match op:
+            case task.InputOp() | task.WeightOp():
+                values[op.result] = inputs[op.tensor_name.data]
+            case task.OutputOp():
+                outputs[op.tensor_name.data] = values[op.operand].clone()
+            case task.ComputeOp():
+                operands = [_widen(values[o], compute) for o in op.operands]
+                result = _compute(op, operands)
+                values[op.result] = _round(result, task.spec_of(op.result), compute)
+            case _:
+                pass  # the verifier lets nothing else into a program
+    return outputs
+
+
+def _widen(value: torch.Tensor, compute: torch.dtype) -> torch.Tensor:
+    return value.to(compute) if value.is_floating_point() else value
+
+
+def _round(value: torch.Tensor, spec: TensorSpec, compute: torch.dtype) -> torch.Tensor:
+    exact = compute == torch.float64 and DTYPES[spec.dtype].kind is Kind.FLOAT
+    return value.to(compute if exact else torch_dtype(spec.dtype))
+
+
+def _compute(op: task.ComputeOp, operands: list[torch.Tensor]) -> torch.Tensor:
+    if isinstance(op, task.MatmulOp):
+        a, b = operands
+        return matmul(a, b, transpose_b=op.transpose_b is not None)
+    return _FUNCTIONS[op.name](*operands)
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor, *, transpose_b: bool = False) -> torch.Tensor:
+    """`a [M, K] @ b [K, N]`, or `b [N, K]` transposed."""
+    return a @ (b.mT if transpose_b else b)
+
+
+def cast(x: torch.Tensor) -> torch.Tensor:
+    """The same elements: every op's result is converted to its dtype anyway."""
+    return x
+
+
+def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """`a + b`."""
+    return a + b
+
+
+def sub(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """`a - b`."""
+    return a - b
+
+
+def mul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """`a * b`."""
+    return a * b
+
+
+def silu(x: torch.Tensor) -> torch.Tensor:
+    """`x * sigmoid(x)`."""
+    return torch.nn.functional.silu(x)
+
+
+def gelu(x: torch.Tensor) -> torch.Tensor:
+    """`x * Phi(x)`, by the error function."""
+    return torch.nn.functional.gelu(x)
+
+
+def relu(x: torch.Tensor) -> torch.Tensor:
+    """`max(x, 0)`."""
+    return torch.relu(x)
+
+
+def exp(x: torch.Tensor) -> torch.Tensor:
+    """`e ** x`."""
+    return torch.exp(x)
+
+
+def all_gather(x: torch.Tensor) -> torch.Tensor:
+    """The global tensor stays the same."""
+    return x
+
+
+def reduce_scatter(x: torch.Tensor) -> torch.Tensor:
+    """The global tensor stays the same."""
+    return x
+
+
+def all_reduce(x: torch.Tensor) -> torch.Tensor:
+    """The global tensor stays the same."""
+    return x
+
+
+_FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "task.add": add,
+    "task.sub": sub,
+    "task.mul": mul,
+    "task.silu": silu,
+    "task.gelu": gelu,
+    "task.relu": relu,
+    "task.exp": exp,
+    "task.cast": cast,
+    "task.all_gather": all_gather,
+    "task.reduce_scatter": reduce_scatter,
+    "task.all_reduce": all_reduce,
+}
