@@ -1,0 +1,200 @@
+"""From a FILE on the command line to a program: Python with `program(...)`, or an IR dump."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+from xdsl.context import Context
+from xdsl.dialects import builtin
+from xdsl.dialects.builtin import ModuleOp
+
+from ditron.builder.task import Program
+from ditron.errors import DitronError, OptionError, ProgramError
+from ditron.ir.frontend import parse_module
+from ditron.plan.dtypes import USABLE, DType
+from ditron.universe import DIALECTS
+
+T = TypeVar("T")
+
+TRUE_FALSE = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A program to compile, and where it is from."""
+
+    path: Path
+    program: Program | ModuleOp
+
+    @property
+    def module(self) -> ModuleOp:
+        """Its IR."""
+        return self.program.ir if isinstance(self.program, Program) else self.program
+
+
+def load(path: Path, settings: Sequence[str] = ()) -> Source:
+    """Read FILE and build its program.
+
+    Args:
+        path: a `.py` file that defines `program(**kwargs)`, or a `.mlir` dump.
+        settings: `name=value`, arguments of `program`.
+
+    Raises:
+        OptionError: FILE cannot be read, or a setting does not fit.
+        ProgramError: the program is wrong, or its code raised.
+        ParseError, VerifyException: a dump is no valid IR.
+    """
+    if not path.is_file():
+        msg = f"cannot read {path}: {'it is a folder' if path.is_dir() else 'no such file'}"
+        raise OptionError(msg)
+    if path.suffix == ".mlir":
+        if settings:
+            msg = f"--set gives arguments to program(), and {path} is an IR dump"
+            raise OptionError(msg)
+        return Source(path, _load_dump(path))
+    if path.suffix == ".py":
+        return Source(path, _load_python(path, settings))
+    msg = f"{path} is neither a .py file with program() nor a .mlir dump"
+    raise OptionError(msg)
+
+
+def _load_dump(path: Path) -> ModuleOp:
+    ctx = Context()
+    for name, dialect in DIALECTS.items():
+        ctx.register_dialect(name, dialect)
+    ctx.register_dialect("builtin", lambda: builtin.Builtin)
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"cannot read {path}: {error}"
+        raise OptionError(msg) from error
+    return parse_module(ctx, text, str(path))
+
+
+def _load_python(path: Path, settings: Sequence[str]) -> Program:
+    function = getattr(_run(lambda: _import(path), path), "program", None)
+    if not callable(function):
+        msg = f"{path} defines no program() that returns a dt.Program"
+        raise OptionError(msg)
+    arguments = parse_settings(settings, inspect.signature(function))
+    program = _run(lambda: function(**arguments), path)
+    if not isinstance(program, Program):
+        msg = f"program() of {path} returned {type(program).__name__}, expected a dt.Program"
+        raise OptionError(msg)
+    return program
+
+
+def _import(path: Path) -> ModuleType:
+    # Example files may start with digits, so no import statement can name them.
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        msg = f"{path} cannot be imported"
+        raise OptionError(msg)
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _run(code: Callable[[], T], path: Path) -> T:
+    """Run the user's own code; whatever it raises becomes one line with its position."""
+    try:
+        return code()
+    except DitronError:
+        raise
+    except SyntaxError as error:
+        where = f"{error.filename}:{error.lineno}"
+        raise ProgramError(error.msg, where) from error
+    except Exception as error:  # the user's own code may raise anything
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if Path(frame.filename) == path] or frames
+        where = f"{own[-1].filename}:{own[-1].lineno}"
+        msg = f"{type(error).__name__}: {error}"
+        raise ProgramError(msg, where) from error
+
+
+def parse_settings(settings: Sequence[str], signature: inspect.Signature) -> dict[str, object]:
+    """`name=value` texts as arguments of a function, typed by its defaults and annotations.
+
+    Raises:
+        OptionError: a name that the function does not take, or a value that does not fit it.
+    """
+    parameters = {
+        name: parameter
+        for name, parameter in signature.parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    arguments: dict[str, object] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            msg = f"--set {setting}: expected name=value"
+            raise OptionError(msg)
+        if name not in parameters:
+            raise OptionError(_unknown(name, parameters))
+        arguments[name] = _parse_value(name, text, parameters[name])
+    for name, parameter in parameters.items():
+        if parameter.default is parameter.empty and name not in arguments:
+            msg = f"program() needs a value for {name}: --set {name}=..."
+            raise OptionError(msg)
+    return arguments
+
+
+def _unknown(name: str, parameters: Mapping[str, object]) -> str:
+    near = get_close_matches(name, parameters, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(parameters) or 'none'}"
+    return f"--set {name}: program() has no such argument; {hint}"
+
+
+def _parse_value(name: str, text: str, parameter: inspect.Parameter) -> object:
+    """A value of the type that the parameter's default has, else of its annotation."""
+    kind = _kind(parameter)
+    try:
+        return _PARSERS[kind](text) if kind in _PARSERS else ast.literal_eval(text)
+    except (ValueError, SyntaxError, KeyError):
+        wanted = _EXPECTED.get(kind, kind or "a Python literal")
+        msg = f"--set {name}={text}: expected {wanted}"
+        raise OptionError(msg) from None
+
+
+def _kind(parameter: inspect.Parameter) -> str:
+    if parameter.default is not parameter.empty and parameter.default is not None:
+        return type(parameter.default).__name__
+    annotation = parameter.annotation
+    if annotation is parameter.empty:
+        return ""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return text.rpartition(".")[2].removesuffix(" | None")
+
+
+def _dtype(text: str) -> DType:
+    return {dtype.name: dtype for dtype in USABLE}[text.removeprefix("dt.")]
+
+
+_EXPECTED = {
+    "bool": "true or false",
+    "int": "an integer",
+    "float": "a number",
+    "DType": f"one of {', '.join(dtype.name for dtype in USABLE)}",
+}
+
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "bool": lambda text: TRUE_FALSE[text.lower()],
+    "int": lambda text: int(text, 0),
+    "float": float,
+    "str": str,
+    "DType": _dtype,
+}
