@@ -1,0 +1,82 @@
+"""What a user may decide instead of ditron; None always means that ditron chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+
+from ditron.errors import OptionError
+from ditron.plan.collectives import parse_algorithm
+
+
+@dataclass(frozen=True)
+class OpOptions:
+    """Choices for one op.
+
+    Attributes:
+        algorithm: of a collective: "mesh", "ring", "one-shot", "two-shot", with an optional
+            transfer behind it: "mesh-push", "mesh-pull", "mesh-in-place".
+        chunk_bytes: the most that one transfer of a collective moves, in bytes.
+        tile: rows and columns that one compute task makes, in elements.
+    """
+
+    algorithm: str | None = None
+    chunk_bytes: int | None = None
+    tile: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.algorithm is not None:
+            parse_algorithm(self.algorithm)
+        if self.chunk_bytes is not None and self.chunk_bytes < 1:
+            raise OptionError(f"chunk_bytes is at least 1, got {self.chunk_bytes}")
+        if self.tile is not None and (len(self.tile) != 2 or min(self.tile) < 1):  # noqa: PLR2004
+            raise OptionError(f"tile is two positive sizes such as (128, 256), got {self.tile}")
+
+
+@dataclass(frozen=True)
+class Options(OpOptions):
+    """Choices for a whole program.
+
+    Attributes:
+        algorithm, chunk_bytes, tile: as in `OpOptions`, for every op that they fit.
+        workers: lanes that share a rank's compute tasks.
+        copy_lanes: lanes that share a rank's transfers.
+        order: "natural" keeps tiles in grid order; None orders them by when their data arrives.
+        fusion: False keeps every op a kernel of its own.
+        reuse_memory: False gives every buffer bytes of its own.
+        wait_bound_s: seconds after which a wait gives up and reports.
+        per_op: choices by op name; patterns as in `fnmatch`, the first that matches counts.
+        deterministic: fixes the order of every accumulation (the only mode so far).
+    """
+
+    workers: int = 1
+    copy_lanes: int = 1
+    order: str | None = None
+    fusion: bool | None = None
+    reuse_memory: bool | None = None
+    wait_bound_s: float = 30.0
+    per_op: Mapping[str, OpOptions] = field(default_factory=dict[str, OpOptions])
+    deterministic: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.order not in (None, "natural", "arrival"):
+            raise OptionError(f'order is "natural" or "arrival", got {self.order!r}')
+        for name in ("workers", "copy_lanes"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} is at least 1, got {getattr(self, name)}")
+        if self.wait_bound_s <= 0:
+            raise OptionError(f"wait_bound_s is positive, got {self.wait_bound_s}")
+        if not self.deterministic:
+            raise OptionError("deterministic=False is not supported yet")
+
+    def for_op(self, name: str) -> OpOptions:
+        """The choices that hold for an op, those of `per_op` first."""
+        matching = (o for pattern, o in self.per_op.items() if fnmatchcase(name, pattern))
+        own = next(matching, OpOptions())
+        merged = {
+            f.name: getattr(self, f.name) if getattr(own, f.name) is None else getattr(own, f.name)
+            for f in fields(OpOptions)
+        }
+        return OpOptions(**merged)

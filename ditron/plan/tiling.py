@@ -1,0 +1,62 @@
+"""Cut a dimension into tiles, and tiles at shard boundaries where that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ditron.plan.expr import Expr, as_expr, clip, maximum, minimum
+from ditron.plan.placement import shard_size
+
+
+@dataclass(frozen=True)
+class DimTiling:
+    """How a grid walks one dimension.
+
+    Attributes:
+        bounds: grid bounds; one (tile), or two (shard, tile within it).
+        shard: elements of a shard where tiles stop at shard boundaries, else 0.
+        block: elements of a full tile, also the capacity of its views.
+    """
+
+    bounds: tuple[int, ...]
+    shard: int
+    block: int
+
+    def offset(self, coords: Sequence[Expr]) -> Expr:
+        """First element of the tile at these grid coordinates."""
+        if self.shard:
+            return coords[0] * self.shard + coords[1] * self.block
+        return coords[0] * self.block
+
+    def size(self, coords: Sequence[Expr]) -> Expr:
+        """Elements of the tile, before clipping to the extent."""
+        if self.shard and self.shard % self.block:
+            return minimum(self.block, self.shard - coords[1] * self.block)
+        return as_expr(self.block)
+
+
+def tile_dim(capacity: int, block: int, shards: int = 0) -> DimTiling:
+    """Tiles of `block` elements over a dimension; `shards` > 0 cuts it into that many shards first.
+
+    There is always at least one tile, if an empty one.
+    """
+    if shards:
+        shard = max(shard_size(capacity, shards), 1)
+        block = min(block, shard)
+        return DimTiling((shards, -(-shard // block)), shard, block)
+    block = max(min(block, capacity), 1)
+    return DimTiling((max(-(-capacity // block), 1),), 0, block)
+
+
+def extent_of_shard(size: int, ranks: int, rank: Expr) -> Expr:
+    """Elements that a rank holds of a dimension cut into shards, as an index expression."""
+    shard = shard_size(size, ranks)
+    if size % ranks == 0:
+        return as_expr(shard)
+    return clip(size - rank * shard, 0, shard)
+
+
+def rest_of(extent: Expr, start: Expr, block: int) -> Expr:
+    """Elements from `start` on, at most `block`, of a dimension with `extent` elements."""
+    return minimum(maximum(extent - start, 0), block)
