@@ -144,7 +144,10 @@ class PlacementsAttr(Data[Placements]):
 
 @irdl_attr_definition
 class TensorType(ParametrizedAttribute, TypeAttribute):
-    """`!task.tensor<512x256xbf16, [shard(0)]>`: global shape, element type, placements."""
+    """`!task.tensor<512x256xbf16, [shard(0)]>`: global shape, element type, placements.
+
+    Without placements, as in `!task.tensor<512x256xbf16>`, they are yet to be inferred.
+    """
 
     name = "task.tensor"
 
@@ -154,7 +157,7 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
 
     @staticmethod
     def get(
-        shape: Sequence[int], element_type: Attribute | str, placements: Sequence[Placement]
+        shape: Sequence[int], element_type: Attribute | str, placements: Sequence[Placement] = ()
     ) -> TensorType:
         if isinstance(element_type, str):
             element_type = dtype_attr(element_type)
@@ -187,15 +190,16 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
             shape, element_type = parser.parse_ranked_shape()
-            parser.parse_punctuation(",")
-            layout = PlacementsAttr(PlacementsAttr.parse_list(parser))
+            placed = parser.parse_optional_punctuation(",") is not None
+            layout = PlacementsAttr(PlacementsAttr.parse_list(parser) if placed else ())
         return ArrayAttr(map(IntAttr, shape)), element_type, layout
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_string("".join(f"{size}x" for size in self.shape))
             printer.print_attribute(self.element_type)
-            printer.print_string(f", {show(self.placements)}")
+            if self.placements:
+                printer.print_string(f", {show(self.placements)}")
 
     def verify(self) -> None:
         try:

@@ -7,7 +7,9 @@ operands is in `ditron.plan.spec`. Every op is pure, so dead code may go.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolNameConstraint, UnitAttr, i64
 from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
@@ -33,7 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 from ditron.errors import ProgramError
 from ditron.ir.attrs import ChoiceAttr, MeshAttr, PlacementsAttr, TensorType
 from ditron.plan import spec as rules
-from ditron.plan.placement import Mesh
+from ditron.plan.placement import AxisRule, Mesh, cast_rule, matmul_rule, pointwise_rule
 from ditron.plan.spec import TensorSpec
 
 
@@ -79,25 +81,45 @@ class ProgramOp(IRDLOperation):
         if axes > 1:
             message = f"programs on {self.mesh} are not supported yet: use one axis"
             raise VerifyException(message)
+        names: list[str] = []
+        outputs: list[SSAValue] = []
         for op in self.body.block.ops:
-            if not isinstance(op, InputOp | WeightOp | OutputOp | ComputeOp):
-                message = f"{op.name} does not belong in a task.program"
-                raise VerifyException(message)
-            for result in op.results:
-                if isinstance(result.type, TensorType) and len(result.type.placements) != axes:
-                    message = f"{result.type} needs {axes} placements, as the mesh has"
+            match op:
+                case SourceOp():
+                    names.append(op.tensor_name.data)
+                    if not op.result.type.placements:
+                        message = f'input "{op.tensor_name.data}" needs placements'
+                        raise VerifyException(message)
+                case OutputOp():
+                    names.append(op.tensor_name.data)
+                    outputs.append(op.operand)
+                case ComputeOp():
+                    pass
+                case _:
+                    message = f"{op.name} does not belong in a task.program"
                     raise VerifyException(message)
-        self._verify_names("input", [op.tensor_name.data for op in self.inputs])
-        self._verify_names("output", [op.tensor_name.data for op in self.outputs])
-        if next(self.outputs, None) is None:
-            message = "a program needs at least one output"
+            _verify_axes(op, axes)
+        _verify_tensors(names, outputs)
+
+
+def _verify_axes(op: Operation, axes: int) -> None:
+    for result in op.results:
+        if isinstance(result.type, TensorType) and len(result.type.placements) not in (0, axes):
+            message = f"{op.name}: {result.type} needs {axes} placements, as the mesh has axes"
             raise VerifyException(message)
 
-    def _verify_names(self, kind: str, names: list[str]) -> None:
-        twice = {name for name in names if names.count(name) > 1}
-        if twice:
-            message = f"two {kind}s are called {', '.join(sorted(twice))}"
-            raise VerifyException(message)
+
+def _verify_tensors(names: Sequence[str], outputs: Sequence[SSAValue]) -> None:
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        message = f"two inputs or outputs are called {', '.join(twice)}"
+        raise VerifyException(message)
+    if not outputs:
+        message = "a program needs at least one output"
+        raise VerifyException(message)
+    if len(set(outputs)) < len(outputs):
+        message = "a value is output twice"
+        raise VerifyException(message)
 
 
 class SourceOp(IRDLOperation, ABC):
@@ -156,22 +178,46 @@ class ComputeOp(IRDLOperation, ABC):
     traits = traits_def(Pure(), HasParent(ProgramOp))
 
     @abstractmethod
-    def infer(self) -> TensorSpec:
-        """What the result must be, by the rules of `ditron.plan.spec`.
+    def infer_from(self, operands: Sequence[TensorSpec]) -> TensorSpec:
+        """What the result must be for such operands, by the rules of `ditron.plan.spec`.
 
         Raises:
             ProgramError: the operands do not fit.
         """
 
+    def placement_rule(self) -> AxisRule | None:
+        """What a mesh axis makes of the operands' placements; None for a collective."""
+        return None
+
+    def infer(self) -> TensorSpec:
+        """What the result must be; without placements where an operand has none yet.
+
+        Raises:
+            ProgramError: the operands do not fit.
+        """
+        specs = [spec_of(operand) for operand in self.operands]
+        if not all(spec.placements for spec in specs):
+            specs = [replace(spec, placements=()) for spec in specs]
+        return self.infer_from(specs)
+
     def verify_(self) -> None:
+        given = spec_of(self.result)
+        inferable = bool(given.placements)
         try:
-            expected = TensorType.of(self.infer())
+            expected = self.infer() if inferable else self._infer_unplaced()
         except ProgramError as error:
             message = f"{self.name}: {error.message}"
             raise VerifyException(message) from error
-        if self.result.type != expected:
-            message = f"{self.name}: the result should be {expected}, got {self.result.type}"
+        if inferable and not expected.placements:
+            message = f"{self.name}: the result is placed, but an operand is not"
             raise VerifyException(message)
+        if given != expected:
+            wanted = TensorType.of(expected)
+            message = f"{self.name}: the result should be {wanted}, got {self.result.type}"
+            raise VerifyException(message)
+
+    def _infer_unplaced(self) -> TensorSpec:
+        return self.infer_from([replace(spec_of(o), placements=()) for o in self.operands])
 
     def label(self) -> str:
         """The user's name, else the op's."""
@@ -233,37 +279,47 @@ class MatmulOp(ComputeOp):
         unit = UnitAttr() if transpose_b else None
         _build(self, [lhs, rhs], spec, op_name, choice, transpose_b=unit)
 
-    def infer(self) -> TensorSpec:
-        transpose_b = self.transpose_b is not None
-        return rules.matmul(spec_of(self.lhs), spec_of(self.rhs), transpose_b=transpose_b)
+    def infer_from(self, operands: Sequence[TensorSpec]) -> TensorSpec:
+        a, b = operands
+        return rules.matmul(a, b, transpose_b=self.transpose_b is not None)
+
+    def placement_rule(self) -> AxisRule:
+        return matmul_rule(transpose_b=self.transpose_b is not None)
 
 
-class BinaryOp(ComputeOp, ABC):
-    """A pointwise function of two tensors; size-1 dimensions broadcast."""
-
-    lhs = operand_def(TensorType)
-    rhs = operand_def(TensorType)
-
-    assembly_format = _BINARY_FORMAT
+class PointwiseOp(ComputeOp, ABC):
+    """A function of elements; size-1 dimensions of operands broadcast."""
 
     def __init__(
-        self,
-        lhs: SSAValue,
-        rhs: SSAValue,
-        *,
-        op_name: str | None = None,
-        choice: ChoiceAttr | None = None,
+        self, *operands: SSAValue, op_name: str | None = None, choice: ChoiceAttr | None = None
     ) -> None:
-        spec = rules.pointwise(self.function(), [spec_of(lhs), spec_of(rhs)])
-        _build(self, [lhs, rhs], spec, op_name, choice)
+        spec = self._rule([spec_of(operand) for operand in operands])
+        _build(self, operands, spec, op_name, choice)
 
     @classmethod
     def function(cls) -> str:
         """The function's name, such as "add"."""
         return cls.name.partition(".")[2]
 
-    def infer(self) -> TensorSpec:
-        return rules.pointwise(self.function(), [spec_of(self.lhs), spec_of(self.rhs)])
+    @classmethod
+    def _rule(cls, operands: Sequence[TensorSpec]) -> TensorSpec:
+        names = ("x",) if len(operands) == 1 else ("a", "b")
+        return rules.pointwise(cls.function(), operands, names=names)
+
+    def infer_from(self, operands: Sequence[TensorSpec]) -> TensorSpec:
+        return self._rule(operands)
+
+    def placement_rule(self) -> AxisRule:
+        return pointwise_rule(self.function(), [spec_of(o).shape for o in self.operands])
+
+
+class BinaryOp(PointwiseOp, ABC):
+    """A pointwise function of two tensors."""
+
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+
+    assembly_format = _BINARY_FORMAT
 
 
 @irdl_op_definition
@@ -287,26 +343,12 @@ class MulOp(BinaryOp):
     name = "task.mul"
 
 
-class UnaryOp(ComputeOp, ABC):
+class UnaryOp(PointwiseOp, ABC):
     """A pointwise function of one tensor."""
 
     operand = operand_def(TensorType)
 
     assembly_format = _UNARY_FORMAT
-
-    def __init__(
-        self, operand: SSAValue, *, op_name: str | None = None, choice: ChoiceAttr | None = None
-    ) -> None:
-        spec = rules.pointwise(self.function(), [spec_of(operand)], names=("x",))
-        _build(self, [operand], spec, op_name, choice)
-
-    @classmethod
-    def function(cls) -> str:
-        """The function's name, such as "silu"."""
-        return cls.name.partition(".")[2]
-
-    def infer(self) -> TensorSpec:
-        return rules.pointwise(self.function(), [spec_of(self.operand)], names=("x",))
 
 
 @irdl_op_definition
@@ -357,8 +399,11 @@ class CastOp(ComputeOp):
     ) -> None:
         _build(self, [operand], rules.cast(spec_of(operand), dtype), op_name, choice)
 
-    def infer(self) -> TensorSpec:
-        return rules.cast(spec_of(self.operand), spec_of(self.result).dtype)
+    def infer_from(self, operands: Sequence[TensorSpec]) -> TensorSpec:
+        return rules.cast(operands[0], spec_of(self.result).dtype)
+
+    def placement_rule(self) -> AxisRule:
+        return cast_rule(keeps_sums=spec_of(self.operand).kind is spec_of(self.result).kind)
 
 
 class CollectiveOp(ComputeOp, ABC):
@@ -372,17 +417,23 @@ class CollectiveOp(ComputeOp, ABC):
         """The dimension that is gathered or scattered, if the collective has one."""
         return None
 
-    def infer(self) -> TensorSpec:
-        return _collective(self, self.operand, self.axis.data, self.dim_index)
+    def infer_from(self, operands: Sequence[TensorSpec]) -> TensorSpec:
+        return _collective(self.name, operands[0], self.operand, self.axis.data, self.dim_index)
 
 
-def _collective(op: CollectiveOp, operand: SSAValue, axis: str, dim: int | None) -> TensorSpec:
-    program = operand.owner if isinstance(operand.owner, Operation) else None
-    while program is not None and not isinstance(program, ProgramOp):
-        program = program.parent_op()
-    index = program.mesh.index(axis) if program is not None else 0
-    kind = op.name.partition(".")[2]
-    return rules.collective(kind, spec_of(operand), axis=index, dim=dim)
+def _collective(
+    name: str, spec: TensorSpec, operand: SSAValue, axis: str, dim: int | None
+) -> TensorSpec:
+    kind = name.partition(".")[2]
+    return rules.collective(kind, spec, axis=_axis_index(operand, axis), dim=dim)
+
+
+def _axis_index(value: SSAValue, axis: str) -> int:
+    """The position of a mesh axis in the program that defines a value; 0 in none."""
+    owner: Operation | None = value.owner if isinstance(value.owner, Operation) else None
+    while owner is not None and not isinstance(owner, ProgramOp):
+        owner = owner.parent_op()
+    return owner.mesh.index(axis) if owner is not None else 0
 
 
 class DimCollectiveOp(CollectiveOp, ABC):
@@ -401,7 +452,7 @@ class DimCollectiveOp(CollectiveOp, ABC):
         op_name: str | None = None,
         choice: ChoiceAttr | None = None,
     ) -> None:
-        spec = _collective(self, operand, axis, dim)
+        spec = _collective(self.name, spec_of(operand), operand, axis, dim)
         props = {"axis": StringAttr(axis), "dim": IntegerAttr(dim, i64)}
         _build(self, [operand], spec, op_name, choice, **props)
 
@@ -440,7 +491,7 @@ class AllReduceOp(CollectiveOp):
         op_name: str | None = None,
         choice: ChoiceAttr | None = None,
     ) -> None:
-        spec = _collective(self, operand, axis, None)
+        spec = _collective(self.name, spec_of(operand), operand, axis, None)
         _build(self, [operand], spec, op_name, choice, axis=StringAttr(axis))
 
 

@@ -61,7 +61,7 @@ Placements = tuple[Placement, ...]
 
 
 def show(placements: Sequence[Placement]) -> str:
-    """`[shard(0), replicate]`, as the IR prints it."""
+    """`[shard(0), replicate]`, as the IR prints them."""
     return f"[{', '.join(map(str, placements))}]"
 
 
@@ -130,21 +130,22 @@ _MATMUL: dict[tuple[Placement, ...], Placement] = {
     (_P, _R): _P,
     (_R, _P): _P,
 }
-LINEAR = frozenset({"add", "sub", "cast"})  # of all operands at once: sums of partial sums
+_LINEAR = frozenset({"add", "sub"})  # of all operands at once: sums of partial sums
 
 
 def matmul_placement(
-    a: Placements,
-    b: Placements,
-    *,
-    transpose_b: bool = False,
-    names: Sequence[str] = ("a", "b"),
+    a: Placements, b: Placements, *, transpose_b: bool = False, names: Sequence[str] = ("a", "b")
 ) -> Placements:
-    """The placement of `a @ b` (a [M, K], b [K, N]; [N, K] if transposed).
+    """The placement of `a @ b`, by `matmul_rule`.
 
     Raises:
         PlacementError: no rule fits; the message names the collective that mends it.
     """
+    return apply_rule("matmul", matmul_rule(transpose_b=transpose_b), (a, b), (2, 2), names)
+
+
+def matmul_rule(*, transpose_b: bool = False) -> AxisRule:
+    """The table above, for a [M, K] and b [K, N]; [N, K] if transposed."""
 
     def rule(operands: tuple[Placement, ...]) -> Placement | None:
         left, right = operands
@@ -152,7 +153,7 @@ def matmul_placement(
             right = Shard(1 - right.dim)
         return _MATMUL.get((left, right))
 
-    return _apply("matmul", rule, (a, b), (2, 2), names)
+    return rule
 
 
 def pointwise_placement(
@@ -167,8 +168,8 @@ def pointwise_placement(
     Raises:
         PlacementError: no rule fits; the message names the collective that mends it.
     """
-    rule = pointwise_rule(fn, shapes)
-    return _apply(fn, rule, operands, [len(s) for s in shapes], names)
+    ndims = [len(shape) for shape in shapes]
+    return apply_rule(fn, pointwise_rule(fn, shapes), operands, ndims, names)
 
 
 def pointwise_rule(fn: str, shapes: Sequence[tuple[int, ...]]) -> AxisRule:
@@ -186,9 +187,19 @@ def pointwise_rule(fn: str, shapes: Sequence[tuple[int, ...]]) -> AxisRule:
         seen = {aligned(p, s) for p, s in zip(operands, shapes, strict=True)}
         if _P in seen:
             scaled = fn == "mul" and seen == {_P, _R}
-            return _P if scaled or (fn in LINEAR and seen == {_P}) else None
+            return _P if scaled or (fn in _LINEAR and seen == {_P}) else None
         seen.discard(_R)
         return _R if not seen else seen.pop() if len(seen) == 1 else None
+
+    return rule
+
+
+def cast_rule(*, keeps_sums: bool) -> AxisRule:
+    """A cast changes no placement; between kinds of dtypes it is not linear, so not of a sum."""
+
+    def rule(operands: tuple[Placement, ...]) -> Placement | None:
+        (have,) = operands
+        return have if keeps_sums or have != _P else None
 
     return rule
 
@@ -270,13 +281,18 @@ def _steps(
             return
 
 
-def _apply(
+def apply_rule(
     op: str,
     rule: AxisRule,
     operands: Sequence[Placements],
     ndims: Sequence[int],
     names: Sequence[str],
 ) -> Placements:
+    """The result's placement on every mesh axis.
+
+    Raises:
+        PlacementError: no rule fits; the message names the collective that mends it.
+    """
     results: list[Placement] = []
     for axis in range(len(operands[0])):
         result = rule(tuple(p[axis] for p in operands))

@@ -15,6 +15,8 @@ from ditron.plan.placement import (
     Partial,
     Placements,
     Shard,
+    apply_rule,
+    cast_rule,
     collective_placement,
     matmul_placement,
     pointwise_placement,
@@ -28,7 +30,10 @@ COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce")
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A distributed tensor: global shape, dtype by name, one placement per mesh axis."""
+    """A distributed tensor: global shape, dtype by name, one placement per mesh axis.
+
+    No placements at all: not inferred yet. The rules below then tell shape and dtype alone.
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -108,20 +113,16 @@ def pointwise(
 
 def cast(x: TensorSpec, dtype: str, *, name: str = "x") -> TensorSpec:
     """The same tensor in another dtype; partial sums only where the cast keeps sums."""
-    if Partial() in x.placements and x.kind is not DTYPES[dtype].kind:
-        message = (
-            f"cast of {name} {show(x.placements)} from {x.dtype} to {dtype} does not keep its sum;"
-            f" to mend it use all_reduce({name}) before the cast"
-        )
-        raise PlacementError(message)
-    return replace(x, dtype=dtype)
+    rule = cast_rule(keeps_sums=x.kind is DTYPES[dtype].kind)
+    placements = apply_rule(f"cast to {dtype}", rule, [x.placements], [len(x.shape)], [name])
+    return replace(x, dtype=dtype, placements=placements)
 
 
 def collective(
     kind: str, x: TensorSpec, *, axis: int = 0, dim: int | None = None, name: str = "x"
 ) -> TensorSpec:
     """The same global tensor, placed otherwise over the mesh axis at index `axis`."""
-    if not 0 <= axis < len(x.placements):
+    if x.placements and not 0 <= axis < len(x.placements):
         message = f"{kind} over mesh axis {axis}, but {name} has {len(x.placements)}"
         raise MeshError(message)
     if dim is not None and not 0 <= dim < len(x.shape):
@@ -129,6 +130,8 @@ def collective(
             f"{kind}(dim={dim}): {name} has shape {x.shape}, so dim is 0 to {len(x.shape) - 1}"
         )
         raise ShapeError(message)
+    if not x.placements:
+        return x
     placements = collective_placement(kind, x.placements, axis=axis, dim=dim, name=name)
     return replace(x, placements=placements)
 
