@@ -189,35 +189,31 @@ class ComputeOp(IRDLOperation, ABC):
         """What a mesh axis makes of the operands' placements; None for a collective."""
         return None
 
-    def infer(self) -> TensorSpec:
-        """What the result must be; without placements where an operand has none yet.
+    def infer(self, *, placements: bool = True) -> TensorSpec:
+        """What the result must be; without placements if so asked or where an operand has none.
 
         Raises:
             ProgramError: the operands do not fit.
         """
         specs = [spec_of(operand) for operand in self.operands]
-        if not all(spec.placements for spec in specs):
+        if not placements or not all(spec.placements for spec in specs):
             specs = [replace(spec, placements=()) for spec in specs]
         return self.infer_from(specs)
 
     def verify_(self) -> None:
         given = spec_of(self.result)
-        inferable = bool(given.placements)
+        placed = bool(given.placements)
         try:
-            expected = self.infer() if inferable else self._infer_unplaced()
+            expected = self.infer(placements=placed)
         except ProgramError as error:
-            message = f"{self.name}: {error.message}"
-            raise VerifyException(message) from error
-        if inferable and not expected.placements:
-            message = f"{self.name}: the result is placed, but an operand is not"
+            raise VerifyException(error.message) from error
+        if placed and not expected.placements:
+            message = "the result is placed, but an operand is not"
             raise VerifyException(message)
         if given != expected:
             wanted = TensorType.of(expected)
-            message = f"{self.name}: the result should be {wanted}, got {self.result.type}"
+            message = f"the result should be {wanted}, got {self.result.type}"
             raise VerifyException(message)
-
-    def _infer_unplaced(self) -> TensorSpec:
-        return self.infer_from([replace(spec_of(o), placements=()) for o in self.operands])
 
     def label(self) -> str:
         """The user's name, else the op's."""
@@ -495,25 +491,11 @@ class AllReduceOp(CollectiveOp):
         _build(self, [operand], spec, op_name, choice, axis=StringAttr(axis))
 
 
+POINTWISE: list[type[PointwiseOp]] = [AddOp, SubOp, MulOp, SiluOp, GeluOp, ReluOp, ExpOp]
+COLLECTIVES: list[type[CollectiveOp]] = [AllGatherOp, ReduceScatterOp, AllReduceOp]
+
 Task = Dialect(
     "task",
-    [
-        ProgramOp,
-        InputOp,
-        WeightOp,
-        OutputOp,
-        MatmulOp,
-        AddOp,
-        SubOp,
-        MulOp,
-        SiluOp,
-        GeluOp,
-        ReluOp,
-        ExpOp,
-        CastOp,
-        AllGatherOp,
-        ReduceScatterOp,
-        AllReduceOp,
-    ],
+    [ProgramOp, InputOp, WeightOp, OutputOp, MatmulOp, *POINTWISE, CastOp, *COLLECTIVES],
     [MeshAttr, PlacementsAttr, TensorType, ChoiceAttr],
 )
