@@ -9,7 +9,7 @@ from pathlib import Path
 
 import safetensors
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load
 from xdsl.ir import SSAValue
 
 from ditron.errors import OptionError
@@ -30,7 +30,7 @@ def load_inputs(path: Path) -> Tensors:
         OptionError: there is no such file, or it is none.
     """
     try:
-        return load_file(path)
+        return load(path.read_bytes())
     except (OSError, safetensors.SafetensorError) as error:
         msg = f"cannot read inputs from {path}: {error}"
         raise OptionError(msg) from error

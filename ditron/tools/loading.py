@@ -22,11 +22,10 @@ from ditron.builder.task import Program
 from ditron.errors import DitronError, OptionError, ProgramError
 from ditron.ir.frontend import parse_module
 from ditron.plan.dtypes import USABLE, DType
+from ditron.tools.settings import TRUE_FALSE
 from ditron.universe import DIALECTS
 
 T = TypeVar("T")
-
-TRUE_FALSE = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 @dataclass(frozen=True)
@@ -69,16 +68,25 @@ def load(path: Path, settings: Sequence[str] = ()) -> Source:
 
 
 def _load_dump(path: Path) -> ModuleOp:
-    ctx = Context()
-    for name, dialect in DIALECTS.items():
-        ctx.register_dialect(name, dialect)
-    ctx.register_dialect("builtin", lambda: builtin.Builtin)
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         msg = f"cannot read {path}: {error}"
         raise OptionError(msg) from error
-    return parse_module(ctx, text, str(path))
+    return parse_dump(text, str(path))
+
+
+def parse_dump(text: str, name: str) -> ModuleOp:
+    """A module from the text of any stage.
+
+    Raises:
+        ParseError, VerifyException: it is no valid IR.
+    """
+    ctx = Context()
+    ctx.register_dialect("builtin", lambda: builtin.Builtin)
+    for dialect, load_dialect in DIALECTS.items():
+        ctx.register_dialect(dialect, load_dialect)
+    return parse_module(ctx, text, name)
 
 
 def _load_python(path: Path, settings: Sequence[str]) -> Program:

@@ -1,0 +1,214 @@
+"""`ditron`: compile, prove, run and look at programs from the command line.
+
+Exit codes: 0 done, 1 the program is wrong or a check failed, 2 bad usage, 130 interrupted. Errors
+go to standard error, one message each, with the user's `file:line` and no traceback.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, ParamSpec
+
+import typer
+from xdsl.utils.exceptions import DiagnosticException, ParseError
+
+from ditron.errors import DitronError, MachineError, OptionError
+from ditron.ir.frontend import describe_fault
+
+P = ParamSpec("P")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Tensor programs on many devices: overlapped, proved right, then run.",
+)
+
+
+class Level(StrEnum):
+    TASK = "task"
+    DEVICE = "device"
+    PLAN = "plan"
+    SHMEM = "shmem"
+    CORE = "core"
+    HOST = "host"
+
+
+File = Annotated[Path, typer.Argument(help="a .py file with program(), or a .mlir dump")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="an argument of program()")
+]
+Json = Annotated[bool, typer.Option("--json", help="print data for programs, not for reading")]
+Target = Annotated[str, typer.Option(help="what to compile for")]
+Machine = Annotated[str | None, typer.Option(help="a machine's name or YAML file")]
+Algorithm = Annotated[str | None, typer.Option(help="of every collective, such as mesh-in-place")]
+ChunkBytes = Annotated[int | None, typer.Option(help="the most that one transfer moves")]
+Tile = Annotated[str | None, typer.Option(metavar="MxN", help="what one compute task makes")]
+Option = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", "-O", metavar="[OP:]NAME=VALUE", help="any other of dt.Options, or of one op"
+    ),
+]
+
+
+def command(body: Callable[P, int]) -> Callable[P, None]:
+    """Register a command whose body returns an exit code; its errors become messages."""
+
+    @functools.wraps(body)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        raise typer.Exit(_guard(lambda: body(*args, **kwargs)))
+
+    # Typer reads the signature: that of the body, but for what it returns.
+    guarded.__annotations__ = {**body.__annotations__, "return": None}
+    app.command(body.__name__.removesuffix("_"))(guarded)
+    return guarded
+
+
+def _guard(body: Callable[[], int]) -> int:
+    try:
+        return body()
+    except KeyboardInterrupt:
+        return 130
+    except (ParseError, DiagnosticException) as error:
+        return _fail(1, describe_fault(error))
+    except (OptionError, MachineError) as error:
+        return _fail(2, f"ditron: error: {error}")
+    except DitronError as error:
+        return _fail(1, f"{error.where or 'ditron'}: error: {error.message}")
+
+
+def _fail(code: int, message: str) -> int:
+    sys.stdout.flush()
+    sys.stderr.write(message.rstrip() + "\n")
+    return code
+
+
+def _print_json(data: object) -> None:
+    sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
+
+
+@command
+def run(  # noqa: PLR0913 - one parameter a flag
+    file: File,
+    *,
+    set_: Set = None,
+    check: Annotated[bool, typer.Option("--check", help="compare with float64")] = False,
+    inputs: Annotated[Path | None, typer.Option(help="a safetensors file")] = None,
+    seed: Annotated[int, typer.Option(help="of the random inputs")] = 0,
+    repeats: Annotated[int, typer.Option(min=0, help="measured launches")] = 5,
+    trace: Annotated[Path | None, typer.Option(help="write a Chrome trace of one launch")] = None,
+    target: Target = "cpu",
+    machine: Machine = None,
+    algorithm: Algorithm = None,
+    chunk_bytes: ChunkBytes = None,
+    tile: Tile = None,
+    option: Option = None,
+    as_json: Json = False,
+) -> int:
+    """Compile, prove and run FILE on this machine; with --check, compare with float64."""
+    # Torch takes 1.3 s to import: not for --help, nor for a misspelt flag.
+    from ditron.tools import execute, report  # noqa: PLC0415
+    from ditron.tools.loading import load  # noqa: PLC0415
+    from ditron.tools.settings import make_options  # noqa: PLC0415
+
+    named = {"algorithm": algorithm, "chunk_bytes": chunk_bytes, "tile": tile}
+    options = make_options(option or [], named)
+    source = load(file, set_ or [])
+    request = execute.RunRequest(check, inputs, seed, repeats, trace)
+    with execute.build(source, target, machine, options) as executable:
+        result = execute.run(source, executable, request)
+    if as_json:
+        _print_json(report.run_data(result))
+    else:
+        report.print_run(result, request)
+    return 0 if result.agrees else 1
+
+
+@command
+def compile_(  # noqa: PLR0913 - one parameter a flag
+    file: File,
+    *,
+    emit: Annotated[Level, typer.Option(help="the level to print")] = Level.DEVICE,
+    dump: Annotated[Path | None, typer.Option(help="a folder: one file per pass")] = None,
+    set_: Set = None,
+    target: Target = "cpu",
+    machine: Machine = None,
+    algorithm: Algorithm = None,
+    chunk_bytes: ChunkBytes = None,
+    tile: Tile = None,
+    option: Option = None,
+    as_json: Json = False,
+) -> int:
+    """Compile and prove FILE, and print the last stage at a level."""
+    from ditron.tools import execute, report  # noqa: PLC0415
+    from ditron.tools.loading import load  # noqa: PLC0415
+    from ditron.tools.settings import make_options  # noqa: PLC0415
+
+    named = {"algorithm": algorithm, "chunk_bytes": chunk_bytes, "tile": tile}
+    options = make_options(option or [], named)
+    source = load(file, set_ or [])
+    with execute.build(source, target, machine, options) as executable:
+        if dump is not None:
+            execute.dump_stages(executable, dump)
+        if emit is Level.PLAN:
+            report.print_plan(executable.plan, as_json=as_json)
+        elif as_json:
+            _print_json({"level": emit, "text": execute.emit(executable, emit)})
+        else:
+            sys.stdout.write(execute.emit(executable, emit).rstrip() + "\n")
+    return 0
+
+
+@command
+def verify(  # noqa: PLR0913 - one parameter a flag
+    file: File,
+    *,
+    set_: Set = None,
+    target: Target = "cpu",
+    machine: Machine = None,
+    option: Option = None,
+    as_json: Json = False,
+) -> int:
+    """Prove FILE, and run nothing; exit 1 with a counterexample where a proof fails."""
+    from ditron.tools import execute, report  # noqa: PLC0415
+    from ditron.tools.loading import load  # noqa: PLC0415
+    from ditron.tools.settings import make_options  # noqa: PLC0415
+
+    options = make_options(option or [])
+    source = load(file, set_ or [])
+    with execute.build(source, target, machine, options) as executable:
+        if as_json:
+            _print_json(report.proof_data(executable.report))
+        else:
+            sys.stdout.write(f"{executable.report}\n")
+    return 0
+
+
+@command
+def doctor(*, as_json: Json = False) -> int:
+    """Say what this machine can run, and what is missing for the rest."""
+    from ditron.tools import report  # noqa: PLC0415
+    from ditron.tools.doctor import can_run, examine  # noqa: PLC0415
+
+    findings = examine()
+    if as_json:
+        _print_json(report.doctor_data(findings))
+    else:
+        report.print_doctor(findings)
+    return 0 if can_run(findings, "cpu") else 1
+
+
+def main() -> None:
+    """The console script."""
+    app(prog_name="ditron")
+
+
+if __name__ == "__main__":
+    main()

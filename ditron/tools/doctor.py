@@ -1,0 +1,122 @@
+"""`ditron doctor`: what this machine can run, and what is missing for the rest."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.util
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+PACKAGES = ("xdsl", "torch", "numpy", "llvmlite", "triton", "cuda-bindings", "nvshmem4py-cu13")
+TESTED_XDSL = "0.75.0"
+LLVMLITE_HINT = "pip install llvmlite"
+MIN_SHARED_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a target needs. `remedy`: what to do where it is missing."""
+
+    target: str
+    need: str
+    found: bool
+    detail: str
+    remedy: str = ""
+
+
+def examine() -> list[Finding]:
+    """Everything that some target needs, present or not."""
+    return [*_cpu(), *_cuda(), *_rocm()]
+
+
+def can_run(findings: list[Finding], target: str) -> bool:
+    """Whether a target has all it needs."""
+    return all(f.found for f in findings if f.target == target)
+
+
+def targets(findings: list[Finding]) -> list[str]:
+    """The targets, in the order in which they were examined."""
+    return list(dict.fromkeys(f.target for f in findings))
+
+
+def machine() -> dict[str, str]:
+    """What this machine is, in words."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "system": f"{platform.system()} {platform.release()} on {platform.machine()}",
+        "python": platform.python_version(),
+        "cores": str(cores),
+        "memory": f"{_memory_bytes() / 2**30:.1f} GiB",
+        **{name: installed(name) or "not installed" for name in PACKAGES},
+    }
+
+
+def installed(package: str) -> str | None:
+    """A package's version, if it is installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _cpu() -> Iterator[Finding]:
+    xdsl = installed("xdsl") or "none"
+    right = xdsl == TESTED_XDSL
+    yield Finding("cpu", "xdsl", right, xdsl, f"pip install xdsl=={TESTED_XDSL}")
+    torch = installed("torch")
+    yield Finding("cpu", "torch", torch is not None, torch or "none", "pip install torch")
+    llvm = installed("llvmlite")
+    yield Finding("cpu", "atomics", llvm is not None, f"llvmlite {llvm}", LLVMLITE_HINT)
+    fork = hasattr(os, "fork")
+    remedy = "run on Linux or macOS"
+    yield Finding("cpu", "a process a rank", fork, "fork" if fork else "no fork", remedy)
+    anonymous = hasattr(os, "memfd_create")
+    free = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
+    detail = "memfd" if anonymous else f"/dev/shm, {free >> 20} MiB free"
+    enough = anonymous or free >= MIN_SHARED_BYTES
+    yield Finding("cpu", "shared memory", enough, detail, "enlarge /dev/shm")
+
+
+def _cuda() -> Iterator[Finding]:
+    yield Finding("cuda", "ditron's backend", False, "not in this version", _LATER)
+    devices = _cuda_devices()
+    remedy = "an NVIDIA GPU and its driver; without one, compile for sm_90 and run on the CPU"
+    yield Finding("cuda", "GPUs", devices > 0, f"{devices} found", remedy)
+    for need, module in (("triton", "triton"), ("cuda-bindings", "cuda"), ("nvshmem", "nvshmem")):
+        there = importlib.util.find_spec(module) is not None
+        yield Finding("cuda", need, there, "installed" if there else "none", _NVIDIA_EXTRA)
+
+
+_LATER = "use target cpu"
+_NVIDIA_EXTRA = "pip install 'ditron[nvidia]'"
+
+
+def _cuda_devices() -> int:
+    """GPUs that the driver sees; 0 without one."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int()
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def _rocm() -> Iterator[Finding]:
+    yield Finding("rocm", "ditron's backend", False, "not in this version", _LATER)
+    there = os.path.exists("/dev/kfd")
+    remedy = "an AMD GPU and its driver; without one, compile for gfx942"
+    yield Finding("rocm", "GPUs", there, "/dev/kfd" if there else "no /dev/kfd", remedy)
+    rocshmem = ctypes.util.find_library("rocshmem") is not None
+    detail = "found" if rocshmem else "none"
+    yield Finding("rocm", "rocSHMEM", rocshmem, detail, "install ROCm's rocshmem")

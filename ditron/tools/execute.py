@@ -1,0 +1,162 @@
+"""What `run`, `compile` and `verify` do, as functions that return data; `cli` shows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from xdsl.dialects.builtin import ModuleOp
+
+from ditron import compiler
+from ditron.compiler import Executable
+from ditron.errors import OptionError
+from ditron.ir import task
+from ditron.plan.options import Options
+from ditron.tools.check import Agreement, check_outputs
+from ditron.tools.inputs import load_inputs, make_inputs, split_weights
+from ditron.tools.loading import Source, parse_dump
+from ditron.tools.show import Decision, decisions, progress
+
+LEVELS = {
+    "task": "task.program",
+    "device": "device.program",
+    "core": "core.func",
+    "shmem": "shmem.",
+}
+"""What marks a stage's text as of a level."""
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """The arguments of `ditron run`."""
+
+    check: bool = False
+    inputs: Path | None = None
+    seed: int = 0
+    repeats: int = 5
+    trace: Path | None = None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run found. `seconds`: one a launch, slowest rank."""
+
+    program: str
+    ranks: int
+    decisions: list[Decision]
+    proofs: str
+    seconds: list[float]
+    outputs: Mapping[str, torch.Tensor]
+    agreements: list[Agreement] = field(default_factory=list[Agreement])
+
+    @property
+    def agrees(self) -> bool:
+        return all(a.agrees for a in self.agreements)
+
+
+def task_program(module: ModuleOp, path: Path) -> task.ProgramOp:
+    """The task program of a module.
+
+    Raises:
+        OptionError: there is none, as in a dump of a later stage.
+    """
+    for op in module.ops:
+        if isinstance(op, task.ProgramOp):
+            return op
+    msg = f"{path} holds no task.program: a dump of a later stage cannot be compiled from here"
+    raise OptionError(msg)
+
+
+def build(source: Source, target: str, machine: str | None, options: Options) -> Executable:
+    """Compile, with progress on a terminal."""
+    with progress(f"compiling {source.path.name}"):
+        return compiler.compile(source.program, target=target, machine=machine, options=options)
+
+
+def run(source: Source, executable: Executable, request: RunRequest) -> RunResult:
+    """Run once, then measure; compare with the references if asked."""
+    program = task_program(source.module, source.path)
+    if request.inputs is None:
+        tensors = make_inputs(program, request.seed)
+    else:
+        tensors = load_inputs(request.inputs)
+    inputs, weights = split_weights(program, tensors)
+    with progress(f"running {program.program_name} on {program.mesh.ranks} ranks"):
+        if weights:
+            executable.bind(weights)
+        outputs = executable.run(inputs)
+        agreements = (
+            check_outputs(program, tensors, outputs, executable.local) if request.check else []
+        )
+        seconds = executable.measure(inputs, repeats=request.repeats) if request.repeats else []
+        if request.trace is not None:
+            executable.trace(inputs, request.trace)
+    return RunResult(
+        program.program_name,
+        program.mesh.ranks,
+        chosen(executable),
+        str(executable.report),
+        seconds,
+        outputs,
+        agreements,
+    )
+
+
+def chosen(executable: Executable) -> list[Decision]:
+    """What was decided, read from the last stage that is still a task program."""
+    text = last_stage(executable.stages, "task")
+    return decisions(parse_dump(text, "<stage>")) if text else []
+
+
+def last_stage(stages: Mapping[str, str], level: str) -> str:
+    """The text of the last stage at a level; "" where no stage is."""
+    texts = [text for text in stages.values() if LEVELS[level] in text]
+    return texts[-1] if texts else ""
+
+
+def emit(executable: Executable, level: str) -> str:
+    """The program at a level, as text.
+
+    Raises:
+        OptionError: no stage of this compilation is at that level.
+    """
+    if level == "host":
+        return executable.kernels
+    text = last_stage(executable.stages, level)
+    if not text:
+        msg = f"nothing was lowered to level {level}; this target's levels: {_levels(executable)}"
+        raise OptionError(msg)
+    return core_functions(text) if level == "core" else text
+
+
+def _levels(executable: Executable) -> str:
+    return ", ".join(level for level in LEVELS if last_stage(executable.stages, level))
+
+
+def core_functions(text: str) -> str:
+    """Only the kernels of a module's text."""
+    module = parse_dump(text, "<stage>")
+    kernels = (str(op) for op in module.ops if op.name == "core.func")
+    return "\n\n".join(kernels)
+
+
+def dump_stages(executable: Executable, folder: Path) -> list[Path]:
+    """Write one file per pass, `09-insert-signals.mlir`.
+
+    Raises:
+        OptionError: the folder cannot be written.
+    """
+    written: list[Path] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in executable.stages.items():
+            path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.mlir"
+            path.write_text(text.rstrip() + "\n")
+            written.append(path)
+    except OSError as error:
+        msg = f"cannot write {folder}: {error.strerror}"
+        raise OptionError(msg) from error
+    return written

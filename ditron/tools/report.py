@@ -1,0 +1,103 @@
+"""Results as text for people and as data for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, is_dataclass
+
+from ditron.plan.tables import Plan
+from ditron.tools import doctor
+from ditron.tools.execute import RunRequest, RunResult
+from ditron.tools.plan_tables import plan_data, plan_report
+from ditron.tools.show import columns, console, launch_times
+
+
+def print_run(result: RunResult, request: RunRequest) -> None:
+    """A run: decisions, proofs, times, outputs, agreement."""
+    out = console()
+    out.print(f"[bold]{result.program}[/bold] on {result.ranks} ranks")
+    if result.decisions:
+        out.print("\n[bold]decisions[/bold]")
+        out.print(columns((d.name, d.choice, d.where) for d in result.decisions))
+    out.print("\n[bold]proofs[/bold]")
+    out.print(result.proofs, markup=False)
+    if result.seconds:
+        out.print("\n[bold]time[/bold]")
+        out.print(launch_times(result.seconds))
+    out.print("\n[bold]outputs[/bold]")
+    for name, tensor in result.outputs.items():
+        out.print(f"{name}: {tuple(tensor.shape)} {tensor.dtype}", markup=False)
+    if request.trace is not None:
+        out.print(f"\ntrace written to {request.trace}: open it in Perfetto", markup=False)
+    if result.agreements:
+        out.print("\n[bold]agreement[/bold]")
+        for agreement in result.agreements:
+            style = "green" if agreement.agrees else "bold red"
+            out.print(str(agreement), style=style, markup=False)
+
+
+def run_data(result: RunResult) -> dict[str, object]:
+    """A run as data; tensors by shape and dtype."""
+    return {
+        "program": result.program,
+        "ranks": result.ranks,
+        "decisions": [asdict(d) for d in result.decisions],
+        "proofs": result.proofs.splitlines(),
+        "seconds": result.seconds,
+        "outputs": {
+            name: {"shape": list(t.shape), "dtype": str(t.dtype).removeprefix("torch.")}
+            for name, t in result.outputs.items()
+        },
+        "check": [{**asdict(a), "bound": a.bound, "agrees": a.agrees} for a in result.agreements],
+        "agrees": result.agrees,
+    }
+
+
+def proof_data(report: object) -> dict[str, object]:
+    """A proof report as data, with its text."""
+    data = asdict(report) if is_dataclass(report) and not isinstance(report, type) else {}
+    return {"proved": True, "text": str(report).splitlines(), **data}
+
+
+def print_plan(plan: Plan, *, as_json: bool) -> None:
+    """The plan as tables, or all of it as data."""
+    if as_json:
+        sys.stdout.write(json.dumps(plan_data(plan)) + "\n")
+        return
+    out = console()
+    for part in plan_report(plan):
+        out.print(part, markup=False)
+
+
+def print_doctor(findings: Sequence[doctor.Finding]) -> None:
+    """What this machine is, then each target with what it has and lacks."""
+    out = console()
+    out.print(columns(doctor.machine().items()))
+    found = list(findings)
+    for target in doctor.targets(found):
+        ready = "ready" if doctor.can_run(found, target) else "cannot run here"
+        out.print(f"\n[bold]{target}[/bold]: {ready}")
+        rows = [f for f in found if f.target == target]
+        out.print(
+            columns(
+                ("ok" if f.found else "--", f.need, f.detail, "" if f.found else f.remedy)
+                for f in rows
+            )
+        )
+
+
+def doctor_data(findings: Sequence[doctor.Finding]) -> dict[str, object]:
+    """The same as data."""
+    found = list(findings)
+    return {
+        "machine": doctor.machine(),
+        "targets": {
+            target: {
+                "ready": doctor.can_run(found, target),
+                "needs": [asdict(f) for f in found if f.target == target],
+            }
+            for target in doctor.targets(found)
+        },
+    }

@@ -1,0 +1,102 @@
+"""What the command line shows: results on stdout, progress on stderr."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+from xdsl.dialects.builtin import ModuleOp
+
+from ditron.ir import task
+from ditron.ir.attrs import ChoiceAttr
+from ditron.ir.locations import op_location
+
+PROGRESS_AFTER_S = 1.0
+"""Work shorter than this shows no progress."""
+
+PIPE_WIDTH = 120
+"""Columns where standard output is no terminal."""
+
+
+def console() -> Console:
+    """Standard output: plain text unless it is a terminal."""
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    return Console(width=width, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def progress(what: str) -> Generator[None]:
+    """Show on stderr what is going on, once it takes over a second, and only on a terminal."""
+    screen = Console(stderr=True)
+    if not screen.is_terminal:
+        yield
+        return
+    status = screen.status(what)
+    timer = threading.Timer(PROGRESS_AFTER_S, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was chosen for one op of the program."""
+
+    op: str
+    name: str
+    choice: str
+    where: str
+
+
+def decisions(module: ModuleOp) -> list[Decision]:
+    """Every op that had a choice, in program order."""
+    return [
+        Decision(op.name, op.label(), _describe(op.choice), op_location(op))
+        for op in module.walk()
+        if isinstance(op, task.ComputeOp) and op.choice is not None
+    ]
+
+
+def _describe(choice: ChoiceAttr) -> str:
+    words = [choice.algorithm, choice.transfer]
+    if choice.algorithm or choice.transfer:
+        words.append(f"chunks of {choice.chunk} rows" if choice.chunk else "whole shards")
+    if choice.tile:
+        words.append(f"tiles of {'x'.join(map(str, choice.tile))}")
+    return ", ".join(filter(None, words))
+
+
+def columns(rows: Iterable[Iterable[object]], headers: Iterable[str] = ()) -> Table:
+    """A borderless table."""
+    names = list(headers)
+    table = Table(box=None, show_header=bool(names), pad_edge=False, padding=(0, 2, 0, 0))
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*map(str, row))
+    return table
+
+
+def launch_times(seconds: list[float]) -> str:
+    """`3 launches: 1.20 ms median, 1.10 to 1.40`."""
+    low, middle, high = (1e3 * x for x in (min(seconds), median(seconds), max(seconds)))
+    return f"{len(seconds)} launches: {middle:.2f} ms median, {low:.2f} to {high:.2f}"
+
+
+def output_lines(outputs: Mapping[str, object]) -> list[str]:
+    """One line an output: name, shape, dtype."""
+    return [
+        f"{name}: {tuple(getattr(tensor, 'shape', ()))} {getattr(tensor, 'dtype', '')}"
+        for name, tensor in outputs.items()
+    ]
