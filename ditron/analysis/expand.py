@@ -363,7 +363,7 @@ class _Expansion:
         lanes, tasks = self._lane_tables()
         heap = self.program.heap_bytes
         return Plan(
-            name=self.program.sym_name.data,
+            name=self.program.program_name.data,
             ranks=self.ranks,
             boundary=Boundary.STREAM,
             copies=1,

@@ -65,7 +65,7 @@ from xdsl.irdl import (
 )
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
+from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ditron.ir.attrs import ChoiceAttr, dtype_name
@@ -142,21 +142,24 @@ class SignalsType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_op_definition
 class ProgramOp(IRDLOperation):
-    """A device program: what every rank does, told once."""
+    """A device program: what every rank does, told once.
+
+    It is no symbol, since it bears the name of the task program that it was made from.
+    """
 
     name = "device.program"
-    sym_name = prop_def(SymbolNameConstraint())
+    program_name = prop_def(SymbolNameConstraint())
     ranks = prop_def(IntegerAttr.constr(i64))
     heap_bytes = opt_prop_def(IntegerAttr.constr(i64))
     body = region_def("single_block")
-    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
+    traits = traits_def(IsolatedFromAbove(), NoTerminator())
     assembly_format = (
-        "$sym_name `ranks` $ranks (`heap` $heap_bytes^)? attr-dict-with-keyword $body"
+        "$program_name `ranks` $ranks (`heap` $heap_bytes^)? attr-dict-with-keyword $body"
     )
 
     def __init__(self, name: str, ranks: int) -> None:
         super().__init__(
-            properties={"sym_name": StringAttr(name), "ranks": IntegerAttr(ranks, i64)},
+            properties={"program_name": StringAttr(name), "ranks": IntegerAttr(ranks, i64)},
             regions=[Region(Block())],
         )
 
@@ -531,6 +534,14 @@ class ViewOp(IRDLOperation):
             },
             result_types=[ViewType.get(capacity, buffer.type.element_type)],
         )
+
+    @property
+    def offset_exprs(self) -> list[Expr]:
+        return leaves(self.offset_args, self.offsets)
+
+    @property
+    def size_exprs(self) -> list[Expr]:
+        return leaves(self.size_args, self.sizes)
 
     @property
     def at(self) -> Expr | None:

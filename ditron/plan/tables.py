@@ -56,8 +56,11 @@ class OpKind(StrEnum):
     GET = "get"  # copy a peer's box to local memory
     COPY = "copy"  # copy within a rank
     CALL = "call"  # run a core kernel on views
-    ACQUIRE = "acquire"  # the host hands a buffer to the launch (counts as a write of all of it)
-    RELEASE = "release"  # the launch hands it back (likewise)
+    # The host hands a buffer to the launch, or gets it back: a write of all of it, which orders the
+    # host against tasks of other ranks. Tasks of the same rank need no order with it, since the
+    # launch itself begins after the host's accesses and ends before the next ones.
+    ACQUIRE = "acquire"
+    RELEASE = "release"
 
 
 class LaneKind(StrEnum):

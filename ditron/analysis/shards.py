@@ -1,0 +1,75 @@
+"""Which dimensions of a task program's tensors are better cut at shard boundaries.
+
+Dimensions that stand for the same thing form a class: the rows of a gathered tensor, of the product
+it goes into, of what is scattered from that. Where one of them is a shard on each rank, tiles over the
+others may stop at the same boundaries, so that a tile touches one rank's shard only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import networkx as nx
+from xdsl.ir import SSAValue
+
+from ditron.ir import task
+from ditron.plan.placement import shard_size
+
+Dim = tuple[SSAValue, int]
+
+
+def dims_to_cut(program: task.ProgramOp) -> set[Dim]:
+    """The dimensions whose tiles should stop at shard boundaries.
+
+    Those of tensors read in place must; others should where a shard is at least half a tile.
+    """
+    graph: nx.Graph[Dim] = nx.Graph()
+    wanted: list[Dim] = []
+    ranks = program.mesh.ranks
+    for op in program.body.block.ops:
+        if isinstance(op, task.ComputeOp):
+            graph.add_edges_from(_same_dims(op))
+        if isinstance(op, task.CollectiveOp) and _should_cut(op, ranks):
+            wanted.append((op.result, op.dim_index or 0))
+    found: set[Dim] = set()
+    for dim in wanted:
+        found |= nx.node_connected_component(graph, dim)
+    return found
+
+
+def _same_dims(op: task.ComputeOp) -> Iterator[tuple[Dim, Dim]]:
+    if isinstance(op, task.MatmulOp):
+        columns = 0 if op.transpose_b is not None else 1
+        yield (op.lhs, 0), (op.result, 0)
+        yield (op.rhs, columns), (op.result, 1)
+        return
+    shape = task.spec_of(op.result).shape
+    for operand in op.operands:
+        for d, size in enumerate(task.spec_of(operand).shape):
+            if size == shape[d]:
+                yield (operand, d), (op.result, d)
+
+
+def _should_cut(op: task.CollectiveOp, ranks: int) -> bool:
+    choice = op.choice
+    if choice is None:
+        return False
+    if isinstance(op, task.AllGatherOp) and choice.transfer == "in-place":
+        return True
+    if isinstance(op, task.AllReduceOp) and choice.algorithm == "one-shot":
+        return False
+    dim = op.dim_index or 0
+    shard = shard_size(task.spec_of(op.operand).shape[dim], ranks)
+    return all(2 * shard >= block for block in _blocks(op, dim))
+
+
+def _blocks(op: task.CollectiveOp, dim: int) -> Iterator[int]:
+    """Tile sizes, along the dimension, of the compute ops beside a collective."""
+    neighbours = [use.operation for use in op.result.uses]
+    neighbours += [op.operand.owner] if isinstance(op.operand.owner, task.ComputeOp) else []
+    for other in neighbours:
+        if not isinstance(other, task.ComputeOp) or isinstance(other, task.CollectiveOp):
+            continue
+        tile = other.choice.tile if other.choice is not None else ()
+        if dim < len(tile):
+            yield tile[dim]

@@ -1,0 +1,259 @@
+"""decompose-collectives: each collective becomes grids of chunk transfers and reductions.
+
+    device.collective all_gather %x -> %xg dim 0 size 512 choice #task.choice<mesh push chunk 64> ...
+    ->
+    device.grid @xg_own engine copy in (%c = 2) { ... device.copy ... }
+    device.grid @xg_push engine copy in (%p = 3, %c = 2) {
+      %peer = device.index (%me + %p + 1) mod 4
+      %src = device.view %x[%c * 64, 0] [64, 256] : ...
+      %dst = device.view %xg[%me * 128 + %c * 64, 0] [64, 256] at %peer : ...
+      device.put %src -> %dst
+    }
+
+Needs: device IR with `device.collective`. Ensures: none is left; buffers that the host fills or
+reads and that peers touch are handed over by `device.acquire` at the start of a launch and
+`device.release` at its end.
+
+In place, an all_gather moves nothing: the views of its users turn to the owner's shard (`at` the
+owner), and the gathered buffer disappears. A reduction adds float32 in the order owner + 1, ...,
+owner where one rank owns the result, and 0, ..., n - 1 where every rank adds for itself (one-shot),
+so that all replicas hold the same bits.
+
+Source: the algorithms are the mesh and ring collectives of Thakur, Rabenseifner and Gropp,
+"Optimization of Collective Communication Operations in MPICH" (2005); the order of addition is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ditron.errors import PlanError
+from ditron.ir import device
+from ditron.ir.index import Ssa
+from ditron.ir.locations import op_location
+from ditron.passes.collective_grids import Collective, Contribution
+from ditron.passes.grids import GridBuilder, Names, names_in
+from ditron.plan.expr import Binary, Const, Expr, as_expr
+from ditron.plan.tables import Role
+
+
+@dataclass(frozen=True)
+class DecomposeCollectivesPass(ModulePass):
+    """See the module's docstring; `chunk` > 0 overrides every choice (rows of a transfer)."""
+
+    name = "decompose-collectives"
+
+    chunk: int = 0
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for program in op.ops:
+            if isinstance(program, device.ProgramOp):
+                names = names_in(program)
+                for child in list(program.body.block.ops):
+                    if isinstance(child, device.CollectiveOp):
+                        decompose(Collective(child, program, op, names, self.chunk))
+                _hand_over_shared_buffers(program, names)
+
+
+def decompose(this: Collective) -> None:
+    """Replace one collective by its grids."""
+    choice = this.op.choice
+    key = (this.op.kind.data, choice.algorithm, choice.transfer)
+    rule = DECOMPOSITIONS.get(key)
+    if rule is None:
+        raise PlanError(f"no way to decompose {' '.join(key)}", op_location(this.op))
+    rule(this)
+    this.op.detach()
+    this.op.erase()
+
+
+def all_gather_push(this: Collective) -> None:
+    """Every rank puts its shard to each peer, the next rank first."""
+    this.copy_own_shard()
+    this.put_chunks("push", (this.source, lambda _: as_expr(0)), this.target)
+
+
+def all_gather_pull(this: Collective) -> None:
+    """Every rank gets each peer's shard, the next rank's first."""
+    this.copy_own_shard()
+    if this.n == 1:
+        return
+    count, chunk, most = this.chunks(this.shard)
+    grid = this.grid("pull", "copy", {"p": this.n - 1, "c": count})
+    peer = grid.index("peer", (this.me + grid["p"] + 1) % this.n)
+    offset, size = chunk(grid["c"])
+    source = this.box(grid, this.source, offset, size, most, at=peer)
+    target = this.box(grid, this.target, peer * this.shard + offset, size, most)
+    grid.add(device.GetOp(source, target))
+    this.insert(grid)
+
+
+def all_gather_ring(this: Collective) -> None:
+    """In step s every rank hands on the shard of the rank s before it."""
+    this.copy_own_shard()
+    if this.n == 1:
+        return
+    count, chunk, most = this.chunks(this.shard)
+    grid = this.grid("ring", "copy", {"s": this.n - 1, "c": count})
+    peer = grid.index("peer", (this.me + 1) % this.n)
+    owner = grid.index("owner", (this.me - grid["s"]) % this.n)
+    offset, size = chunk(grid["c"])
+    start = owner * this.shard + offset
+    source = this.box(grid, this.target, start, size, most)
+    target = this.box(grid, this.target, start, size, most, at=peer)
+    grid.add(device.PutOp(source, target))
+    this.insert(grid)
+
+
+def all_gather_in_place(this: Collective) -> None:
+    """Turn every view of the gathered buffer to the shard where it lies."""
+    gathered = this.target.owner
+    assert isinstance(gathered, device.BufferOp)
+    for use in list(this.target.uses):
+        if isinstance(use.operation, device.ViewOp):
+            _turn_to_shard(use.operation, this)
+    this.op.operands[1] = this.source
+    gathered.detach()
+    gathered.erase()
+
+
+def _turn_to_shard(view: device.ViewOp, this: Collective) -> None:
+    grid = view.parent_op()
+    assert isinstance(grid, device.GridOp)
+    bounds = dict(zip(grid.body.block.args, grid.dims, strict=True))
+    offsets = list(view.offset_exprs)
+    owner, offsets[this.dim] = split_at_shards(offsets[this.dim], this.shard, bounds)
+    turned = device.ViewOp(
+        this.source, offsets, view.size_exprs, view.result.type.dims, owner
+    )
+    turned.location = view.location
+    grid.body.block.insert_op_before(turned, view)
+    view.result.replace_all_uses_with(turned.result)
+    view.detach()
+    view.erase()
+
+
+def split_at_shards(
+    offset: Expr, shard: int, bounds: Mapping[SSAValue, int]
+) -> tuple[Expr, Expr]:
+    """(offset floordiv shard, offset mod shard), simplified where the offset says it plainly."""
+    if shard == 1:
+        return offset, as_expr(0)
+    match offset:
+        case Binary("*", owner, Const(q)) if q == shard:
+            return owner, as_expr(0)
+        case Binary("+", Binary("*", owner, Const(q)), rest) if q == shard:
+            if _top(rest, bounds) < shard:
+                return owner, rest
+        case _:
+            pass
+    return offset // shard, offset % shard
+
+
+def _top(expr: Expr, bounds: Mapping[SSAValue, int]) -> float:
+    """The largest value of a sum of products of coordinates; infinite if it is anything else."""
+    match expr:
+        case Const(value):
+            return value
+        case Ssa(value=value) if value in bounds:
+            return bounds[value] - 1
+        case Binary("*", lhs, rhs):
+            return _top(lhs, bounds) * _top(rhs, bounds)
+        case Binary("+", lhs, rhs):
+            return _top(lhs, bounds) + _top(rhs, bounds)
+        case _:
+            return float("inf")
+
+
+def reduce_scatter_push(this: Collective) -> None:
+    """Every rank puts its contribution to each owner, who adds what arrives and its own."""
+    this.reduce_shard(_scattered(this))
+
+
+def reduce_scatter_in_place(this: Collective) -> None:
+    """Every owner adds the contributions where they lie."""
+    this.reduce_shard(lambda rank: (this.source, this.me * this.shard, rank))
+
+
+def all_reduce_one_shot_push(this: Collective) -> None:
+    """Every rank puts its whole contribution to all; each adds for itself."""
+    slots = this.slots(this.size)
+    this.put_whole(slots)
+    this.reduce_whole(lambda rank: (slots, rank * this.size, None))
+
+
+def all_reduce_one_shot_in_place(this: Collective) -> None:
+    """Every rank adds all contributions where they lie."""
+    this.reduce_whole(lambda rank: (this.source, as_expr(0), rank))
+
+
+def all_reduce_two_shot_push(this: Collective) -> None:
+    """A reduce-scatter into each owner's part of the result, then an all-gather of the parts."""
+    this.reduce_shard(_scattered(this), this.me * this.shard)
+    _gather_parts(this)
+
+
+def all_reduce_two_shot_in_place(this: Collective) -> None:
+    """The same, but owners read the contributions where they lie."""
+    part = this.me * this.shard
+    this.reduce_shard(lambda rank: (this.source, part, rank), part)
+    _gather_parts(this)
+
+
+def _scattered(this: Collective) -> Contribution:
+    slots = this.slots(this.shard)
+    this.put_chunks("scatter", (this.source, lambda peer: peer * this.shard), slots)
+    return lambda rank: (slots, rank * this.shard, None)
+
+
+def _gather_parts(this: Collective) -> None:
+    part = this.me * this.shard
+    this.put_chunks("gather", (this.target, lambda _: part), this.target)
+
+
+DECOMPOSITIONS: dict[tuple[str, str, str], Callable[[Collective], None]] = {
+    ("all_gather", "mesh", "push"): all_gather_push,
+    ("all_gather", "mesh", "pull"): all_gather_pull,
+    ("all_gather", "mesh", "in-place"): all_gather_in_place,
+    ("all_gather", "ring", "push"): all_gather_ring,
+    ("reduce_scatter", "mesh", "push"): reduce_scatter_push,
+    ("reduce_scatter", "mesh", "in-place"): reduce_scatter_in_place,
+    ("all_reduce", "one-shot", "push"): all_reduce_one_shot_push,
+    ("all_reduce", "one-shot", "in-place"): all_reduce_one_shot_in_place,
+    ("all_reduce", "two-shot", "push"): all_reduce_two_shot_push,
+    ("all_reduce", "two-shot", "in-place"): all_reduce_two_shot_in_place,
+}
+
+
+def _hand_over_shared_buffers(program: device.ProgramOp, names: Names) -> None:
+    """Acquire and release the host's buffers that peers touch."""
+    block = program.body.block
+    for buffer in [op for op in block.ops if isinstance(op, device.BufferOp)]:
+        views = (use.operation for use in buffer.result.uses)
+        touched = any(isinstance(v, device.ViewOp) and v.at is not None for v in views)
+        if buffer.role.data == Role.SCRATCH or not touched:
+            continue
+        first_grid = next(op for op in block.ops if isinstance(op, device.GridOp))
+        for verb, op in (("acquire", device.AcquireOp), ("release", device.ReleaseOp)):
+            name = names.fresh(f"{verb}_{buffer.buffer_name.data}")
+            grid = GridBuilder(name, "host", {}, buffer.location)
+            grid.add(op(buffer.result))
+            if verb == "acquire" and _stands_before(buffer, first_grid):
+                block.insert_op_before(grid.finish(), first_grid)
+            elif verb == "acquire":
+                block.insert_op_after(grid.finish(), buffer)
+            else:
+                block.add_op(grid.finish())
+
+
+def _stands_before(op: Operation, other: Operation) -> bool:
+    at = op.next_op
+    while at is not None and at is not other:
+        at = at.next_op
+    return at is other

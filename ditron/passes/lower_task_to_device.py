@@ -1,0 +1,281 @@
+"""lower-task-to-device: a task program becomes buffers and grids over tiles.
+
+    %y = task.matmul %x, %w choice #task.choice<tile 128x256> : ...
+    ->
+    device.grid @matmul engine sm in (%m = 4, %n = 2) {
+      %a = device.view %x[%m * 128, 0] [128, 512] : ...
+      %b = device.view %w[0, %n * 256] [512, 256] : ...
+      %c = device.view %y[%m * 128, %n * 256] [128, 256] : ...
+      device.call @matmul(%a, %b, %c) : ...
+    }
+
+Needs: task IR with choices. Ensures: a `device.program` on the mesh's ranks and a `core.func` a grid
+stand beside the task program, which stays for the proof of delivery. Collectives stand as
+`device.collective` with their choice. Every value has a buffer of its own; every box is clipped at
+run time, so that uneven and empty shards need no code of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import LocationAttr, ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ditron.analysis.shards import dims_to_cut
+from ditron.ir import device, task
+from ditron.ir.attrs import dtype_attr
+from ditron.ir.index import Ssa
+from ditron.passes.grids import GridBuilder, Names
+from ditron.passes.tile_kernels import TileBody, build_kernel, dot, pointwise
+from ditron.plan.expr import Expr, as_expr
+from ditron.plan.placement import Shard, shard_size
+from ditron.plan.spec import TensorSpec
+from ditron.plan.tables import Memory, Role
+from ditron.plan.tiling import DimTiling, extent_of_shard, rest_of, tile_dim
+
+DEFAULT_TILE = (128, 128)
+
+
+@dataclass(frozen=True)
+class LowerTaskToDevicePass(ModulePass):
+    """See the module's docstring."""
+
+    name = "lower-task-to-device"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for program in [p for p in op.ops if isinstance(p, task.ProgramOp)]:
+            _Lowering(program, op).run()
+
+
+class _Lowering:
+    def __init__(self, program: task.ProgramOp, module: ModuleOp) -> None:
+        self.program, self.module = program, module
+        self.ranks = program.mesh.ranks
+        self.target = device.ProgramOp(program.program_name, self.ranks)
+        self.target.location = program.location
+        self.block = self.target.body.block
+        self.buffers: dict[SSAValue, SSAValue] = {}
+        self.cut = dims_to_cut(program)
+        self.names = Names({program.program_name})
+        self.buffer_names: set[str] = set()
+        rank = device.RankOp()
+        rank.result.name_hint = "me"
+        self._add(rank, program.location)
+        self.me = Ssa(rank.result)
+
+    def run(self) -> None:
+        for op in self.program.body.block.ops:
+            match op:
+                case task.SourceOp():
+                    role = Role.WEIGHT if isinstance(op, task.WeightOp) else Role.INPUT
+                    self._buffer(op.result, op.tensor_name.data, role, op.location)
+                case task.OutputOp():
+                    self._output(op)
+                case task.MatmulOp():
+                    self._matmul(op)
+                case task.CollectiveOp():
+                    self._collective(op)
+                case task.ComputeOp():
+                    self._pointwise(op)
+                case _:
+                    raise AssertionError(op.name)
+        self.module.body.block.add_op(self.target)
+
+    def _add(self, op: Operation, location: LocationAttr) -> None:
+        op.location = location
+        self.block.add_op(op)
+
+    def _buffer(
+        self, value: SSAValue, name: str, role: Role, location: LocationAttr
+    ) -> SSAValue:
+        """The buffer that holds a value on every rank."""
+        spec = task.spec_of(value)
+        capacity = [max(c, 1) for c in _capacity(spec, self.ranks)]
+        memory = Memory.SYMMETRIC if _meets_collective(value) else Memory.LOCAL
+        type_ = device.BufferType.get(capacity, dtype_attr(spec.dtype), memory)
+        if name in self.buffer_names:
+            numbered = (f"{name}.{i}" for i in count(1))
+            name = next(n for n in numbered if n not in self.buffer_names)
+        self.buffer_names.add(name)
+        op = device.BufferOp(name, role, _extents(spec, self.ranks, self.me), type_)
+        self._add(op, location)
+        self.buffers[value] = op.result
+        return op.result
+
+    def _result_buffer(self, op: task.ComputeOp) -> SSAValue:
+        """The buffer of an op's result: the output's own where the result is one."""
+        for use in op.result.uses:
+            if isinstance(use.operation, task.OutputOp):
+                name = use.operation.tensor_name.data
+                return self._buffer(op.result, name, Role.OUTPUT, op.location)
+        return self._buffer(op.result, op.label(), Role.SCRATCH, op.location)
+
+    def _output(self, op: task.OutputOp) -> None:
+        name = op.tensor_name.data
+        source = self.buffers[op.operand]
+        owner = source.owner
+        assert isinstance(owner, device.BufferOp)
+        if owner.role.data == Role.OUTPUT and _first_output(op.operand) is op:
+            return
+        # An input that is an output too, or a second name for one value: copy it.
+        spec = task.spec_of(op.operand)
+        target = self._buffer(op.operand, name, Role.OUTPUT, op.location)
+        self.buffers[op.operand] = source
+        tilings = [tile_dim(c, c) for c in _capacity(spec, self.ranks)]
+        grid = GridBuilder(self.names.fresh(f"copy_{name}"), "sm", {}, op.location)
+        zero = [as_expr(0)] * len(tilings)
+        blocks = [t.block for t in tilings]
+        views = [grid.view(b, zero, blocks, blocks) for b in (source, target)]
+        grid.add(device.CopyOp(*views))
+        self.block.add_op(grid.finish())
+
+    def _matmul(self, op: task.MatmulOp) -> None:
+        target = self._result_buffer(op)
+        spec = task.spec_of(op.result)
+        rows, columns = self._tilings(op, spec)
+        grid = self._grid(op, (rows, columns))
+        m, n = _coords(grid, (rows, columns))
+        k = max(_capacity(task.spec_of(op.lhs), self.ranks)[1], 1)
+        at_m, at_n = (rows.offset(m), rows.size(m)), (columns.offset(n), columns.size(n))
+        transpose = op.transpose_b is not None
+        inner = (as_expr(0), as_expr(k))
+        lhs = self._view(grid, op.lhs, (at_m, inner), (rows.block, k))
+        spans, capacity = (inner, at_n), (k, columns.block)
+        if transpose:
+            spans, capacity = spans[::-1], capacity[::-1]
+        rhs = self._view(grid, op.rhs, spans, capacity)
+        out = grid.view(
+            target, [at_m[0], at_n[0]], [at_m[1], at_n[1]], [rows.block, columns.block]
+        )
+        self._call(grid, [lhs, rhs], out, dot(transpose_b=transpose))
+
+    def _pointwise(self, op: task.ComputeOp) -> None:
+        target = self._result_buffer(op)
+        spec = task.spec_of(op.result)
+        tilings = self._tilings(op, spec)
+        grid = self._grid(op, tilings)
+        coords = _coords(grid, tilings)
+        spans = [(t.offset(c), t.size(c)) for t, c in zip(tilings, coords, strict=True)]
+        views = [self._operand_view(grid, v, spec, tilings, spans) for v in op.operands]
+        blocks = [t.block for t in tilings]
+        out = grid.view(target, [o for o, _ in spans], [s for _, s in spans], blocks)
+        self._call(grid, views, out, pointwise(op))
+
+    def _operand_view(
+        self,
+        grid: GridBuilder,
+        value: SSAValue,
+        result: TensorSpec,
+        tilings: Sequence[DimTiling],
+        spans: Sequence[tuple[Expr, Expr]],
+    ) -> SSAValue:
+        """The box of a pointwise operand that goes with a tile of the result."""
+        spec = task.spec_of(value)
+        mine, parts, blocks = spec.placements[0], list[tuple[Expr, Expr]](), list[int]()
+        for d, (tiling, (offset, size)) in enumerate(zip(tilings, spans, strict=True)):
+            if spec.shape[d] == 1 and result.shape[d] != 1:
+                parts.append((as_expr(0), as_expr(1)))
+                blocks.append(1)
+                continue
+            if result.placements[0] == Shard(d) and mine != Shard(d):
+                # A replica beside shards: this rank's rows of the whole.
+                extent = extent_of_shard(spec.shape[d], self.ranks, self.me)
+                size = rest_of(extent, offset, tiling.block)
+                offset = self.me * shard_size(spec.shape[d], self.ranks) + offset
+            parts.append((offset, size))
+            blocks.append(tiling.block)
+        return self._view(grid, value, parts, blocks)
+
+    def _collective(self, op: task.CollectiveOp) -> None:
+        source, target = self.buffers[op.operand], self._result_buffer(op)
+        dim = op.dim_index or 0
+        assert op.choice is not None
+        collective = device.CollectiveOp(
+            op.name.removeprefix("task."),
+            source,
+            target,
+            dim=dim,
+            size=task.spec_of(op.operand).shape[dim],
+            choice=op.choice,
+        )
+        self._add(collective, op.location)
+
+    def _tilings(self, op: task.ComputeOp, spec: TensorSpec) -> list[DimTiling]:
+        """How the local part of an op's result is cut into tiles."""
+        tile = op.choice.tile if op.choice is not None and op.choice.tile else DEFAULT_TILE
+        ndim = len(spec.shape)
+        blocks = (1,) * max(ndim - len(tile), 0) + tuple(tile[-ndim:] if ndim else ())
+        shards = [
+            self.ranks if (op.result, d) in self.cut and spec.placements[0] != Shard(d) else 0
+            for d in range(ndim)
+        ]
+        capacity = _capacity(spec, self.ranks)
+        return [tile_dim(c, b, s) for c, b, s in zip(capacity, blocks, shards, strict=True)]
+
+    def _grid(self, op: task.ComputeOp, tilings: Sequence[DimTiling]) -> GridBuilder:
+        bounds: dict[str, int] = {}
+        for d, tiling in enumerate(tilings):
+            for name, bound in zip(_dim_names(d, tiling), tiling.bounds, strict=True):
+                bounds[name] = bound
+        return GridBuilder(self.names.fresh(op.label()), "sm", bounds, op.location)
+
+    def _view(
+        self,
+        grid: GridBuilder,
+        value: SSAValue,
+        spans: Sequence[tuple[Expr, Expr]],
+        capacity: Sequence[int],
+    ) -> SSAValue:
+        offsets, sizes = [o for o, _ in spans], [s for _, s in spans]
+        return grid.view(self.buffers[value], offsets, sizes, capacity)
+
+    def _call(
+        self, grid: GridBuilder, views: Sequence[SSAValue], out: SSAValue, body: TileBody
+    ) -> None:
+        kernel = build_kernel(grid.name, [*views, out], body, grid.location)
+        self.module.body.block.add_op(kernel)
+        grid.add(device.CallOp(grid.name, [*views, out]))
+        self.block.add_op(grid.finish())
+
+
+def _capacity(spec: TensorSpec, ranks: int) -> list[int]:
+    """The most that any rank holds of each dimension."""
+    placement = spec.placements[0]
+    return [
+        shard_size(size, ranks) if placement == Shard(d) else size
+        for d, size in enumerate(spec.shape)
+    ]
+
+
+def _extents(spec: TensorSpec, ranks: int, me: Expr) -> list[Expr]:
+    placement = spec.placements[0]
+    return [
+        extent_of_shard(size, ranks, me) if placement == Shard(d) else as_expr(size)
+        for d, size in enumerate(spec.shape)
+    ]
+
+
+def _meets_collective(value: SSAValue) -> bool:
+    users = (use.operation for use in value.uses)
+    return isinstance(value.owner, task.CollectiveOp) or any(
+        isinstance(user, task.CollectiveOp) for user in users
+    )
+
+
+def _first_output(value: SSAValue) -> Operation | None:
+    outputs = [u.operation for u in value.uses if isinstance(u.operation, task.OutputOp)]
+    return outputs[0] if outputs else None
+
+
+def _dim_names(d: int, tiling: DimTiling) -> tuple[str, ...]:
+    tile, shard = (("m", "p"), ("n", "q"))[d] if d < 2 else (f"i{d}", f"p{d}")  # noqa: PLR2004
+    return (shard, tile) if tiling.shard else (tile,)
+
+
+def _coords(grid: GridBuilder, tilings: Sequence[DimTiling]) -> list[list[Expr]]:
+    return [[grid[name] for name in _dim_names(d, t)] for d, t in enumerate(tilings)]
