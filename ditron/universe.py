@@ -25,7 +25,7 @@ def _dialect(name: str) -> Callable[[], Dialect]:
 
 
 DIALECTS: dict[str, Callable[[], Dialect]] = {
-    name: _dialect(name) for name in ("task", "device", "core", "shmem")
+    name: _dialect(name) for name in ("task", "device", "core")
 }
 """Dialect `name` is the object `Name` in `ditron/ir/name.py`."""
 

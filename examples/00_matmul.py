@@ -1,6 +1,6 @@
 """A matmul whose weight is cut by columns: nothing has to move.
 
-Look at: the plan has no transfers, no signals and no waits; each rank multiplies its own shard. With
+Look at: the plan has no transfers and no signals; each rank multiplies its own shard. With
 `--set tp=1` it is one plain matmul on one rank.
 """
 

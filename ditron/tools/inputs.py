@@ -53,7 +53,8 @@ def make_inputs(program: task.ProgramOp, seed: int) -> Tensors:
 
 def _random(spec: TensorSpec, length: int, seed: int, name: str) -> torch.Tensor:
     dtype: torch.dtype = getattr(torch, DTYPES[spec.dtype].torch_name)
-    generator = torch.Generator().manual_seed(seed * 0x1_0000_0000 + zlib.crc32(name.encode()))
+    # Torch's generator takes 32 bits of a seed.
+    generator = torch.Generator().manual_seed(zlib.crc32(f"{seed} {name}".encode()))
     match DTYPES[spec.dtype].kind:
         case Kind.FLOAT:
             values = torch.randn(spec.shape, generator=generator)

@@ -1,0 +1,57 @@
+"""Every example runs as its reader would run it, and agrees with float64.
+
+Sizes that do not divide by the ranks are used too: examples promise no more than the compiler.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("[0-9][0-9]_*.py"))
+
+SMALL = {
+    "00_matmul": ["m=65", "n=96", "k=48", "tp=2"],
+    "01_ag_gemm": ["m=130", "n=95", "k=64", "tp=3"],
+    "02_gemm_rs": ["m=66", "n=40", "k=70", "tp=3"],
+    "03_gemm_ar": ["m=7", "n=64", "k=96", "tp=3"],
+    "04_mlp": ["tokens=33", "hidden=48", "inner=80", "tp=2"],
+}
+
+
+def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ditron.tools.cli", "run", str(path), "--check", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=300, cwd=ROOT
+    )
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_at_a_small_uneven_size(path: Path):
+    settings = [word for setting in SMALL[path.stem] for word in ("--set", setting)]
+    done = run(path, "--json", "--repeats", "1", *settings)
+    assert done.returncode == 0, done.stderr + done.stdout
+    data = json.loads(done.stdout)
+    assert data["agrees"] is True
+    assert [check["replicas_equal"] for check in data["check"]] == [True]
+    assert len(data["seconds"]) == 1
+
+
+def test_the_demo_as_it_stands():
+    done = run(ROOT / "examples" / "01_ag_gemm.py")
+    assert done.returncode == 0, done.stderr + done.stdout
+    for part in ("decisions", "proofs", "time", "outputs", "agreement"):
+        assert re.search(rf"^{part}$", done.stdout, re.MULTILINE), done.stdout
+    assert "agrees with float64" in done.stdout
+
+
+def test_every_example_says_what_to_look_at():
+    assert [path.stem for path in EXAMPLES] == sorted(SMALL)
+    for path in EXAMPLES:
+        assert "\nLook at: " in path.read_text(), path
