@@ -105,7 +105,7 @@ class ProgramOp(IRDLOperation):
 def _verify_axes(op: Operation, axes: int) -> None:
     for result in op.results:
         if isinstance(result.type, TensorType) and len(result.type.placements) not in (0, axes):
-            message = f"{op.name}: {result.type} needs {axes} placements, as the mesh has axes"
+            message = f"{op.name}: {result.type} needs {axes} placement, one per mesh axis"
             raise VerifyException(message)
 
 

@@ -71,8 +71,8 @@ def _mend(op: task.ComputeOp, rule: AxisRule, mesh: Mesh, mended: _Mended) -> No
         if rule(tuple(spec.placements[index] for spec in specs)) is not None:
             continue
         ndims = [len(spec.shape) for spec in specs]
-        mends = find_mends(rule, [spec.placements for spec in specs], ndims, index)
-        for mend in mends[:1]:
+        mends, *_ = find_mends(rule, [spec.placements for spec in specs], ndims, index)
+        for mend in mends:
             operand = op.operands[mend.operand]
             key = (operand, axis, mend.kind, mend.dim)
             if key not in mended:

@@ -251,16 +251,23 @@ class Mend:
 
 def find_mends(
     rule: AxisRule, operands: Sequence[Placements], ndims: Sequence[int], axis: int
-) -> list[Mend]:
-    """Single collectives that make the rule fit on this axis, the preferred one first."""
+) -> list[tuple[Mend, ...]]:
+    """What makes the rule fit on this axis, the preferred way first.
+
+    Nearly always a single collective does; if none, every operand is made whole, which always fits.
+    """
     here = tuple(p[axis] for p in operands)
-    found: list[Mend] = []
+    found: list[tuple[Mend, ...]] = []
+    whole: list[Mend] = []
     for i, ndim in enumerate(ndims):
         others_sharded = any(isinstance(p, Shard) for j, p in enumerate(here) if j != i)
         for kind, dim, after in _steps(here[i], ndim, scatter_first=others_sharded):
+            mend = Mend(i, axis, kind, dim)
             if rule((*here[:i], after, *here[i + 1 :])) is not None:
-                found.append(Mend(i, axis, kind, dim))
-    return found
+                found.append((mend,))
+            if after == _R:
+                whole.append(mend)
+    return found or [tuple(whole)]
 
 
 def _steps(
@@ -297,15 +304,18 @@ def apply_rule(
     for axis in range(len(operands[0])):
         result = rule(tuple(p[axis] for p in operands))
         if result is None:
-            mends = find_mends(rule, operands, ndims, axis)
-            raise PlacementError(_misfit(op, operands, mends, names))
+            ways = find_mends(rule, operands, ndims, axis)
+            raise PlacementError(_misfit(op, operands, ways, names))
         results.append(result)
     return tuple(results)
 
 
 def _misfit(
-    op: str, operands: Sequence[Placements], mends: Sequence[Mend], names: Sequence[str]
+    op: str,
+    operands: Sequence[Placements],
+    ways: Sequence[tuple[Mend, ...]],
+    names: Sequence[str],
 ) -> str:
     came = " and ".join(f"{n} {show(p)}" for n, p in zip(names, operands, strict=False))
-    ways = " or ".join(m.call(names[m.operand]) for m in mends[:3])
-    return f"{op} has no rule for {came}; to mend it use {ways}"
+    calls = (" and ".join(m.call(names[m.operand]) for m in mends) for mends in ways[:3])
+    return f"{op} has no rule for {came}; to mend it use {' or '.join(calls)}"

@@ -48,18 +48,21 @@ class TensorSpec:
 
 
 def show_shape(shape: Sequence[int]) -> str:
-    """`512x256`, or `scalar`."""
-    return "x".join(map(str, shape)) or "scalar"
+    """`512x256`."""
+    return "x".join(map(str, shape))
 
 
 def check_spec(spec: TensorSpec, axes: int, name: str = "tensor") -> None:
     """A tensor must be one that can exist on a mesh of that many axes.
 
     Raises:
-        ShapeError: a negative size.
+        ShapeError: a negative size, or no dimension at all.
         PlacementError: too many or few placements, or a dimension that the shape lacks.
         DTypeError: partial sums of a dtype that has no sum.
     """
+    if not spec.shape:
+        message = f"{name} needs at least one dimension; a number has shape (1,)"
+        raise ShapeError(message)
     if any(size < 0 for size in spec.shape):
         message = f"{name} has a negative size in shape {spec.shape}"
         raise ShapeError(message)
