@@ -1,4 +1,4 @@
-"""Writes docs/dialects/*.md and docs/passes.md from the code; `--check` fails where they are stale."""
+"""Writes docs/dialects/*.md and docs/passes.md from the code; `--check` fails on stale ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTE = "<!-- Written by scripts/gen_docs.py from the code: `make docs`. -->\n"
 
 
 def load_dialects() -> dict[str, Dialect]:
-    """ditron's dialects by name."""
+    """Load every dialect of ditron's, by name."""
     return {name: load() for name, load in DIALECTS.items()}
 
 
@@ -45,6 +45,7 @@ def op_row(op: type[Operation]) -> str:
 
 
 def table_row(cells: list[str]) -> str:
+    """A row of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

@@ -10,7 +10,6 @@ import functools
 import json
 import sys
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ParamSpec
 
@@ -19,6 +18,19 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from ditron.errors import DitronError, MachineError, OptionError
 from ditron.ir.frontend import describe_fault
+from ditron.tools.doctor import can_run, doctor_data, examine, print_doctor
+from ditron.tools.flags import (
+    Algorithm,
+    ChunkBytes,
+    File,
+    Json,
+    Level,
+    Machine,
+    Option,
+    Set,
+    Target,
+    Tile,
+)
 
 P = ParamSpec("P")
 
@@ -29,33 +41,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Tensor programs on many devices: overlapped, proved right, then run.",
 )
-
-
-class Level(StrEnum):
-    TASK = "task"
-    DEVICE = "device"
-    PLAN = "plan"
-    SHMEM = "shmem"
-    CORE = "core"
-    HOST = "host"
-
-
-File = Annotated[Path, typer.Argument(help="a .py file with program(), or a .mlir dump")]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="an argument of program()")
-]
-Json = Annotated[bool, typer.Option("--json", help="print data for programs, not for reading")]
-Target = Annotated[str, typer.Option(help="what to compile for")]
-Machine = Annotated[str | None, typer.Option(help="a machine's name or YAML file")]
-Algorithm = Annotated[str | None, typer.Option(help="of every collective, such as mesh-in-place")]
-ChunkBytes = Annotated[int | None, typer.Option(help="the most that one transfer moves")]
-Tile = Annotated[str | None, typer.Option(metavar="MxN", help="what one compute task makes")]
-Option = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option", "-O", metavar="[OP:]NAME=VALUE", help="any other of dt.Options, or of one op"
-    ),
-]
 
 
 def command(body: Callable[P, int]) -> Callable[P, None]:
@@ -194,14 +179,11 @@ def verify(  # noqa: PLR0913 - one parameter a flag
 @command
 def doctor(*, as_json: Json = False) -> int:
     """Say what this machine can run, and what is missing for the rest."""
-    from ditron.tools import report  # noqa: PLC0415
-    from ditron.tools.doctor import can_run, examine  # noqa: PLC0415
-
     findings = examine()
     if as_json:
-        _print_json(report.doctor_data(findings))
+        _print_json(doctor_data(findings))
     else:
-        report.print_doctor(findings)
+        print_doctor(findings)
     return 0 if can_run(findings, "cpu") else 1
 
 

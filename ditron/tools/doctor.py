@@ -9,8 +9,10 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+
+from ditron.tools.show import columns, console
 
 PACKAGES = ("xdsl", "torch", "numpy", "llvmlite", "triton", "cuda-bindings", "nvshmem4py-cu13")
 TESTED_XDSL = "0.75.0"
@@ -120,3 +122,33 @@ def _rocm() -> Iterator[Finding]:
     rocshmem = ctypes.util.find_library("rocshmem") is not None
     detail = "found" if rocshmem else "none"
     yield Finding("rocm", "rocSHMEM", rocshmem, detail, "install ROCm's rocshmem")
+
+
+def print_doctor(findings: list[Finding]) -> None:
+    """What this machine is, then each target with what it has and lacks."""
+    out = console()
+    out.print(columns(machine().items()))
+    for target in targets(findings):
+        ready = "ready" if can_run(findings, target) else "cannot run here"
+        out.print(f"\n[bold]{target}[/bold]: {ready}")
+        rows = [f for f in findings if f.target == target]
+        out.print(
+            columns(
+                ("ok" if f.found else "--", f.need, f.detail, "" if f.found else f.remedy)
+                for f in rows
+            )
+        )
+
+
+def doctor_data(findings: list[Finding]) -> dict[str, object]:
+    """The same as data."""
+    return {
+        "machine": machine(),
+        "targets": {
+            target: {
+                "ready": can_run(findings, target),
+                "needs": [asdict(f) for f in findings if f.target == target],
+            }
+            for target in targets(findings)
+        },
+    }

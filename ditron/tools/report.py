@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
 
 from ditron.plan.tables import Plan
-from ditron.tools import doctor
 from ditron.tools.execute import RunRequest, RunResult
 from ditron.tools.plan_tables import plan_data, plan_report
 from ditron.tools.show import columns, console, launch_times
@@ -69,35 +67,3 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
     out = console()
     for part in plan_report(plan):
         out.print(part, markup=False)
-
-
-def print_doctor(findings: Sequence[doctor.Finding]) -> None:
-    """What this machine is, then each target with what it has and lacks."""
-    out = console()
-    out.print(columns(doctor.machine().items()))
-    found = list(findings)
-    for target in doctor.targets(found):
-        ready = "ready" if doctor.can_run(found, target) else "cannot run here"
-        out.print(f"\n[bold]{target}[/bold]: {ready}")
-        rows = [f for f in found if f.target == target]
-        out.print(
-            columns(
-                ("ok" if f.found else "--", f.need, f.detail, "" if f.found else f.remedy)
-                for f in rows
-            )
-        )
-
-
-def doctor_data(findings: Sequence[doctor.Finding]) -> dict[str, object]:
-    """The same as data."""
-    found = list(findings)
-    return {
-        "machine": doctor.machine(),
-        "targets": {
-            target: {
-                "ready": doctor.can_run(found, target),
-                "needs": [asdict(f) for f in found if f.target == target],
-            }
-            for target in doctor.targets(found)
-        },
-    }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from xdsl.dialects.builtin import ModuleOp
 
 from ditron.ir import task
@@ -84,7 +85,7 @@ def columns(rows: Iterable[Iterable[object]], headers: Iterable[str] = ()) -> Ta
     for name in names:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*map(str, row))
+        table.add_row(*(Text(str(cell)) for cell in row))  # no markup: `[nvidia]` is text
     return table
 
 
@@ -92,11 +93,3 @@ def launch_times(seconds: list[float]) -> str:
     """`3 launches: 1.20 ms median, 1.10 to 1.40`."""
     low, middle, high = (1e3 * x for x in (min(seconds), median(seconds), max(seconds)))
     return f"{len(seconds)} launches: {middle:.2f} ms median, {low:.2f} to {high:.2f}"
-
-
-def output_lines(outputs: Mapping[str, object]) -> list[str]:
-    """One line an output: name, shape, dtype."""
-    return [
-        f"{name}: {tuple(getattr(tensor, 'shape', ()))} {getattr(tensor, 'dtype', '')}"
-        for name, tensor in outputs.items()
-    ]
