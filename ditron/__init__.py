@@ -37,12 +37,12 @@ from ditron.builder.task import (
 from ditron.errors import DitronError
 from ditron.plan.dtypes import DType, bf16, f16, f32, i32, i64
 from ditron.plan.dtypes import bool_ as bool  # noqa: A004 - the public name, as torch has it
+from ditron.plan.options import OpOptions, Options
 from ditron.plan.placement import Mesh, Partial, Replicate, Shard
 
 if TYPE_CHECKING:
     from ditron.compiler import Executable
     from ditron.compiler import compile as compile  # noqa: A004
-    from ditron.plan.options import OpOptions, Options
 
 __all__ = [
     "DType",
@@ -78,18 +78,11 @@ __all__ = [
     "sub",
 ]
 
-_LAZY = {
-    "Executable": "ditron.compiler",
-    "compile": "ditron.compiler",
-    "OpOptions": "ditron.plan.options",
-    "Options": "ditron.plan.options",
-}
-
 
 def __getattr__(name: str) -> object:
-    if name not in _LAZY:
+    if name not in ("Executable", "compile"):
         message = f"module 'ditron' has no attribute {name!r}"
         raise AttributeError(message)
-    value = getattr(import_module(_LAZY[name]), name)
+    value = getattr(import_module("ditron.compiler"), name)
     globals()[name] = value
     return value

@@ -277,7 +277,9 @@ def matmul(a: Value, b: Value, *, transpose_b: bool = False, name: str | None = 
     with _at_user_line():
         program = _program_of("matmul", a, b)
         rules.matmul(a.spec, b.spec, transpose_b=transpose_b, names=_names(a, b))
-        return _emit(program, task.MatmulOp(a.ssa, b.ssa, transpose_b=transpose_b, op_name=name))
+        return _emit(
+            program, task.MatmulOp(a.ssa, b.ssa, transpose_b=transpose_b, op_name=name), name
+        )
 
 
 def add(a: Value, b: Value, *, name: str | None = None) -> Value:
@@ -321,7 +323,7 @@ def cast(x: Value, dtype: DType | torch.dtype, *, name: str | None = None) -> Va
         program = _program_of("cast", x)
         to = as_dtype(dtype).name
         rules.cast(x.spec, to, name=_names(x)[0])
-        return _emit(program, task.CastOp(x.ssa, to, op_name=name))
+        return _emit(program, task.CastOp(x.ssa, to, op_name=name), name)
 
 
 def all_gather(x: Value, dim: int, axis: str | None = None, *, name: str | None = None) -> Value:
@@ -343,21 +345,21 @@ def all_reduce(x: Value, axis: str | None = None, *, name: str | None = None) ->
         over = as_axis(axis, program.mesh, "all_reduce")
         index = program.mesh.index(over)
         rules.collective("all_reduce", x.spec, axis=index, name=_names(x)[0])
-        return _emit(program, task.AllReduceOp(x.ssa, over, op_name=name))
+        return _emit(program, task.AllReduceOp(x.ssa, over, op_name=name), name)
 
 
 def _unary(op: type[task.UnaryOp], x: Value, name: str | None) -> Value:
     with _at_user_line():
         program = _program_of(op.function(), x)
         rules.pointwise(op.function(), [x.spec], names=_names(x))
-        return _emit(program, op(x.ssa, op_name=name))
+        return _emit(program, op(x.ssa, op_name=name), name)
 
 
 def _binary(op: type[task.BinaryOp], a: Value, b: Value, name: str | None) -> Value:
     with _at_user_line():
         program = _program_of(op.function(), a, b)
         rules.pointwise(op.function(), [a.spec, b.spec], names=_names(a, b))
-        return _emit(program, op(a.ssa, b.ssa, op_name=name))
+        return _emit(program, op(a.ssa, b.ssa, op_name=name), name)
 
 
 def _collective(
@@ -370,13 +372,12 @@ def _collective(
         at = as_dim(dim, len(x.shape), kind)
         index = program.mesh.index(over)
         rules.collective(kind, x.spec, axis=index, dim=at, name=_names(x)[0])
-        return _emit(program, op(x.ssa, at, over, op_name=name))
+        return _emit(program, op(x.ssa, at, over, op_name=name), name)
 
 
-def _emit(program: Program, op: task.ComputeOp) -> Value:
-    name = op.op_name.data if op.op_name is not None else None
+def _emit(program: Program, op: task.ComputeOp, name: str | None) -> Value:
     if name is not None:
-        as_name(name, op.name)
+        as_name(name, op.name.partition(".")[2])
     program.append(op, op.label())
     return Value(program, op.result, name)
 

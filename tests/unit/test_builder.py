@@ -247,6 +247,11 @@ MISTAKES: list[tuple[type[ProgramError], str, Callable[[dt.Program], object]]] =
         "relu needs a name of letters, digits, '_', '.' and '-', got 'my op'",
         lambda p: dt.relu(source(p, "x", (8,)), name="my op"),
     ),
+    (
+        ProgramError,
+        "matmul needs a name of letters",
+        lambda p: dt.matmul(x := source(p, "x", (8, 8)), x, name=""),
+    ),
     (ProgramError, "input needs a name of letters", lambda p: source(p, "", (8,))),
     (
         ProgramError,
