@@ -34,7 +34,7 @@ exhaustive: $(VENV)/.dev
 	$(BIN)/python -m pytest -m exhaustive tests
 
 bench: $(VENV)/.run
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python -m benchmarks.run
 
 docs: $(VENV)/.dev
 	$(BIN)/python scripts/gen_docs.py
