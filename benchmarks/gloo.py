@@ -51,8 +51,11 @@ def _rank(rank: int, sizes: Sizes, repeats: int, store: str, result: str) -> Non
     rows = torch.empty(sizes.m, sizes.k)
     y = torch.empty(sizes.m, sizes.n // sizes.ranks)
 
+    # torch 2.13 renamed it and warns of the old name.
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
     def gather_then_matmul() -> None:
-        dist.all_gather_into_tensor(rows, x)
+        gather(rows, x)
         torch.mm(rows, w, out=y)
 
     def matmul_alone() -> None:
