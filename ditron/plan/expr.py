@@ -116,6 +116,8 @@ def binary(op: str, lhs: Expr | int, rhs: Expr | int) -> Expr:
         return Const(int(OPERATORS[op](np.int64(a.value), np.int64(b.value))))  # type: ignore[arg-type]
     if _neutral(op, b) or (op in ("floordiv", "mod") and a == Const(0)):
         return a
+    if op in ("+", "-") and isinstance(b, Const) and b.value < 0:
+        return binary("-" if op == "+" else "+", a, -b.value)
     if op in ("+", "*") and _neutral(op, a):
         return b
     if op == "*" and Const(0) in (a, b):

@@ -1,0 +1,271 @@
+"""Pairing: which tasks must follow which, because their boxes meet.
+
+This is the heart of the mid-end, and the same for every pattern: a task depends on exactly the tasks
+whose boxes meet its own on the same rank's bytes, be it that it reads what they write (RAW),
+overwrites what they read (WAR) or what they write (WAW). `order-tiles`, `plan-memory` and
+`insert-signals` all ask it.
+
+Program order is the order of ops, then of grid coordinates, all ranks side by side; it says which of
+two accesses comes first. After the last access of a launch comes the first of the next one, at lag 1.
+Only neighbours in that cycle are paired (last write -> read, read -> next write, write -> next write
+if nothing reads in between); all other pairs follow.
+
+Memory is cut at the edges of written boxes only: no write then covers part of a cell, so that the
+cells which a box touches tell exactly which writes it meets. Accesses of one op, lane and box form a
+group, and groups are paired instead of tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ditron.analysis.arrays import changes, last_of_run, longs, offsets, spans
+from ditron.plan.tables import (
+    DTYPE_BYTES,
+    Boundary,
+    Buffer,
+    LaneOrder,
+    Longs,
+    Mode,
+    OpKind,
+    Plan,
+)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Tasks of one op on one lane: `op`, `lane`, `rank` [G]; first and last by seq [G].
+
+    The tasks of group g are `tasks[start[g]:start[g + 1]]`, in seq order.
+    """
+
+    op: Longs
+    lane: Longs
+    rank: Longs
+    first: Longs
+    last: Longs
+    start: Longs
+    tasks: Longs
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """`before[i]` must be done before `after[i]` begins, `lag[i]` launches later [E]."""
+
+    groups: Groups
+    before: Longs
+    after: Longs
+    lag: Longs
+
+    def __len__(self) -> int:
+        return len(self.before)
+
+    def only(self, keep: np.ndarray) -> Pairing:
+        """Some of the edges."""
+        return replace(self, before=self.before[keep], after=self.after[keep], lag=self.lag[keep])
+
+
+def pair(plan: Plan) -> Pairing:
+    """All edges between tasks of a plan that lane order and launch order do not give already."""
+    boxes = _boxes(plan)
+    groups, cells = _group(plan, boxes)
+    before, after, lag = _neighbours(*cells)
+    edges = np.unique(np.stack([before, after, lag], axis=1), axis=0)
+    pairing = Pairing(groups, edges[:, 0], edges[:, 1], edges[:, 2])
+    return pairing.only(~_ordered_anyway(plan, pairing))
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """Non-empty accesses of memory that is written at all; `space` tells memories apart."""
+
+    task: Longs
+    write: Longs
+    space: Longs
+    rank: Longs
+    lo: Longs
+    hi: Longs
+
+
+def _boxes(plan: Plan) -> _Boxes:
+    accesses = plan.accesses
+    space, flat = memory_spaces(plan.buffers)
+    lo, hi = accesses.lo.copy(), accesses.hi.copy()
+    for number, buffer in enumerate(plan.buffers):
+        if flat[number]:
+            rows = accesses.buffer == number
+            lo[rows], hi[rows] = byte_intervals(buffer, lo[rows], hi[rows])
+    write = (accesses.mode & int(Mode.WRITE)) > 0
+    of = space[accesses.buffer]
+    live = ~accesses.empty
+    written = np.zeros(len(plan.buffers) + 1, np.bool_)
+    written[of[write & live]] = True
+    keep = np.flatnonzero(live & written[of])
+    # An access that reads and writes is two.
+    both = keep[write[keep] & ((accesses.mode[keep] & int(Mode.READ)) > 0)]
+    rows = np.concatenate([keep, both])
+    writes = np.concatenate([write[keep], np.zeros(len(both), np.bool_)])
+    return _Boxes(
+        longs(accesses.task[rows]),
+        longs(writes),
+        of[rows],
+        longs(accesses.rank[rows]),
+        lo[rows],
+        hi[rows],
+    )
+
+
+def memory_spaces(buffers: tuple[Buffer, ...]) -> tuple[Longs, np.ndarray]:
+    """Number buffers so that those which share bytes share a number [B]; and which do share [B]."""
+    space = np.arange(len(buffers))
+    flat = np.zeros(len(buffers), np.bool_)
+    placed = [i for i, b in enumerate(buffers) if b.offset_bytes >= 0]
+    placed.sort(key=lambda i: buffers[i].offset_bytes)
+    end, previous = -1, -1
+    for i in placed:
+        start = buffers[i].offset_bytes
+        if start < end:
+            space[i] = space[previous]
+            flat[i] = flat[previous] = True
+        if previous < 0 or start + buffers[i].size_bytes * buffers[i].copies > end:
+            end = start + buffers[i].size_bytes * buffers[i].copies
+        previous = i
+    return space, flat
+
+
+def byte_intervals(buffer: Buffer, lo: Longs, hi: Longs) -> tuple[Longs, Longs]:
+    """The bytes from first to last of boxes, as one-dimensional boxes padded with [0, 1)."""
+    strides = np.cumprod([1, *buffer.capacity[:0:-1]])[::-1] * DTYPE_BYTES[buffer.dtype]
+    dims = len(buffer.capacity)
+    flat_lo, flat_hi = np.zeros_like(lo), np.ones_like(hi)
+    flat_lo[:, 0] = buffer.offset_bytes + (lo[:, :dims] * strides).sum(axis=1)
+    last = buffer.offset_bytes + ((hi[:, :dims] - 1) * strides).sum(axis=1)
+    flat_hi[:, 0] = last + DTYPE_BYTES[buffer.dtype]
+    return flat_lo, flat_hi
+
+
+def _group(
+    plan: Plan, boxes: _Boxes
+) -> tuple[Groups, tuple[Longs, Longs, Longs, Longs]]:
+    """Groups, and their cells as rows (cell, program position, write, group)."""
+    op, lane = longs(plan.tasks.op)[boxes.task], longs(plan.tasks.lane)[boxes.task]
+    own = _position_in_op(plan, boxes, op)
+    key = np.column_stack(
+        [op, boxes.write, boxes.space, boxes.rank, lane, own, boxes.lo, boxes.hi]
+    )
+    if not len(key):
+        empty = np.zeros(0, np.int64)
+        none = Groups(empty, empty, empty, empty, empty, np.zeros(1, np.int64), empty)
+        return none, (empty, empty, empty, empty)
+    seq = plan.tasks.seq[boxes.task]
+    order = np.lexsort((seq, *key.T[::-1]))
+    first = changes(*key[order].T)
+    row = order[first]
+    members = boxes.task[order]
+    groups = Groups(
+        op[row],
+        lane[row],
+        longs(plan.tasks.rank)[boxes.task[row]],
+        members[first],
+        members[last_of_run(first)],
+        np.append(np.flatnonzero(first), len(members)),
+        members,
+    )
+    cell, group = _cells(boxes, row)
+    position = op[row] * (int(own.max()) + 2) + own[row] + 1
+    return groups, (cell, position[group], boxes.write[row][group], group)
+
+
+def _position_in_op(plan: Plan, boxes: _Boxes, op: Longs) -> Longs:
+    """A task's place in its op's grid, where the op reads and writes the same memory; else -1."""
+    spaces = len(plan.buffers) + 1
+    key = op * spaces + boxes.space
+    reads, writes = np.unique(key[boxes.write == 0]), np.unique(key[boxes.write == 1])
+    meets_itself = np.isin(key, np.intersect1d(reads, writes))
+    first_task = offsets(longs(plan.tasks.op), len(plan.ops))
+    tasks_a_rank = np.maximum(np.diff(first_task) // plan.ranks, 1)
+    place = (boxes.task - first_task[op]) % tasks_a_rank[op]
+    return np.where(meets_itself, place, -1)
+
+
+def _cells(boxes: _Boxes, row: Longs) -> tuple[Longs, Longs]:
+    """Cells that each group touches: (cell number, group), memories told apart."""
+    space, rank, write = boxes.space[row], boxes.rank[row], boxes.write[row]
+    cells, owners, base = list[Longs](), list[Longs](), 0
+    for one in np.unique(space):
+        mine = np.flatnonzero(space == one)
+        lo, hi = boxes.lo[row[mine]], boxes.hi[row[mine]]
+        written = write[mine] == 1
+        owner, cell = np.arange(len(mine)), rank[mine]
+        size = int(rank.max()) + 1
+        for d in range(lo.shape[1]):
+            cuts = np.unique(np.concatenate([lo[written, d], hi[written, d]]))
+            a = np.maximum(np.searchsorted(cuts, lo[owner, d], "right") - 1, 0)
+            b = np.minimum(np.searchsorted(cuts, hi[owner, d], "left"), len(cuts) - 1)
+            many = np.maximum(b - a, 0)
+            cell = np.repeat(cell * len(cuts), many) + spans(longs(a), longs(many))
+            owner = np.repeat(owner, many)
+            size *= len(cuts)
+        cells.append(base + cell)
+        owners.append(mine[owner])
+        base += size
+    return np.concatenate(cells), np.concatenate(owners)
+
+
+def _neighbours(
+    cell: Longs, position: Longs, write: Longs, group: Longs
+) -> tuple[Longs, Longs, Longs]:
+    """Edges (before, after, lag) between neighbours in each cell's cycle of accesses."""
+    order = np.lexsort((write, position, cell))
+    cell, write, group = cell[order], write[order] == 1, group[order]
+    count = len(order)
+    here = np.arange(count)
+    start = np.maximum.accumulate(np.where(changes(cell), here, 0)) if count else here
+    run_end = last_of_run(changes(cell))
+    end = np.minimum.accumulate(np.where(run_end, here, count)[::-1])[::-1]
+
+    last_write = np.maximum.accumulate(np.where(write, here, -1)) if count else here
+    previous = np.concatenate([[-1], last_write[:-1]]) if count else here
+    wrapped_back = previous < start
+    previous = np.where(wrapped_back, last_write[end], previous)
+    next_write = np.minimum.accumulate(np.where(write, here, count)[::-1])[::-1]
+    following = np.append(next_write[1:], count) if count else here
+    wrapped = following > end
+    following = np.where(wrapped, next_write[start], following)
+
+    read = np.flatnonzero(~write & (previous >= start) & (previous <= end))
+    raw = previous[read], read, wrapped_back[read]
+    war = read, following[read], wrapped[read]
+    neighbour = np.where(here == end, start, here + 1)
+    alone = np.flatnonzero(write & (following == neighbour))
+    waw = alone, following[alone], wrapped[alone]
+    before, after, lag = (np.concatenate(parts) for parts in zip(raw, war, waw, strict=True))
+    return group[before], group[after], longs(lag)
+
+
+def _ordered_anyway(plan: Plan, pairing: Pairing) -> np.ndarray:
+    """Edges that need no signal: one static lane's own order, and launches of one rank."""
+    groups, before, after = pairing.groups, pairing.before, pairing.after
+    same_rank = groups.rank[before] == groups.rank[after]
+    same_lane = groups.lane[before] == groups.lane[after]
+    static = np.array([o is LaneOrder.STATIC for o in plan.lanes.order], np.bool_)
+    # A transfer that lands later is in lane order only where the lane waits for it to land.
+    lands_late = np.array([op.deferred for op in plan.ops], np.bool_)[groups.op[before]]
+    in_order = static[groups.lane[before]] & (~lands_late | plan.lanes.fifo[groups.lane[before]])
+    seq = plan.tasks.seq
+    follows = seq[groups.last[before]] < seq[groups.first[after]]
+    if plan.boundary is Boundary.STREAM:
+        across = same_rank
+    else:
+        across = same_lane & in_order
+    ordered = np.where(pairing.lag > 0, across, same_lane & in_order & follows)
+    hand_over = np.array(
+        [op.kind in (OpKind.ACQUIRE, OpKind.RELEASE) for op in plan.ops], np.bool_
+    )
+    with_host = hand_over[groups.op[before]] | hand_over[groups.op[after]]
+    return ordered | (with_host & same_rank) | (before == after)

@@ -1,0 +1,92 @@
+"""elide-waits: drop waits that an earlier wait of the same static lane implies.
+
+    device.grid @matmul engine sm in (%m = 8, %n = 4) { device.wait %ready[%m, 1] ge 1 ... }
+    ->
+    device.grid @matmul engine sm in (%m = 8, %n = 4) { device.wait %ready[%m, 1] ge 1 when %n eq 0 ... }
+
+Needs: lanes and signals. Ensures: on a static lane no task waits for what an earlier task of the
+lane has waited for in the same launch. Source: the classical redundant synchronisation removal of
+Midkiff and Padua (1987), on lanes instead of iterations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ditron.analysis.arrays import changes, longs
+from ditron.analysis.expand import expand
+from ditron.ir import device
+from ditron.passes.signal_ops import GridSignals, WaitRows, grid_signals
+from ditron.plan.tables import LaneOrder, Longs, Plan
+
+
+@dataclass(frozen=True)
+class ElideWaitsPass(ModulePass):
+    """See the module's docstring."""
+
+    name = "elide-waits"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for program in op.ops:
+            if isinstance(program, device.ProgramOp):
+                plan = expand(op, program)
+                needed = needed_waits(plan)
+                if not needed.all():
+                    _rewrite(program, plan, needed)
+
+
+def needed_waits(plan: Plan) -> np.ndarray:
+    """For each wait, whether no earlier task of its static lane waited as far for the slot."""
+    waits = plan.waits
+    lane, seq = longs(plan.tasks.lane)[waits.task], longs(plan.tasks.seq)[waits.task]
+    key = (lane, longs(waits.slot), longs(waits.lag))
+    order = np.lexsort((-longs(waits.value), seq, *reversed(key)))
+    run = changes(*(k[order] for k in key))
+    value = longs(waits.value)[order]
+    # Within a run, a wait is needed if it asks for more than every wait before it.
+    number = np.cumsum(run) - 1
+    lifted = value + number * (int(value.max(initial=0)) + 1)
+    highest = np.maximum.accumulate(lifted)
+    grows = np.ones(len(order), np.bool_)
+    grows[1:] = highest[1:] > highest[:-1]
+    static = np.array([o is LaneOrder.STATIC for o in plan.lanes.order], np.bool_)
+    needed = np.empty(len(order), np.bool_)
+    needed[order] = grows | ~static[lane[order]]
+    return needed
+
+
+def _rewrite(program: device.ProgramOp, plan: Plan, needed: np.ndarray) -> None:
+    """Write the waits of every grid that loses some anew."""
+    waits, ops = plan.waits, plan.tasks.op[plan.waits.task]
+    first_task = np.searchsorted(plan.tasks.op, np.arange(len(plan.ops) + 1))
+    arrays = [o.result for o in program.body.block.ops if isinstance(o, device.SignalsOp)]
+    writers = grid_signals(program)
+    for op in np.unique(ops[~needed]):
+        for child in list(writers[op].op.body.block.ops):
+            if isinstance(child, device.WaitOp):
+                child.detach()
+                child.erase()
+        mine = np.flatnonzero((ops == op) & needed)
+        array = plan.slots.signals[waits.slot[mine]]
+        for number, lag in np.unique(np.stack([array, waits.lag[mine]], axis=1), axis=0):
+            rows = mine[(array == number) & (waits.lag[mine] == lag)]
+            _add(writers[op], arrays[number], plan, rows, int(first_task[op]), int(lag))
+
+
+def _add(  # noqa: PLR0913 - rows of the table and what they refer to
+    writer: GridSignals,
+    signals: device.SSAValue,
+    plan: Plan,
+    rows: Longs,
+    first_task: int,
+    lag: int,
+) -> None:
+    waits = plan.waits
+    local = longs(waits.task[rows]) - first_task
+    index = longs(plan.slots.index)[waits.slot[rows]]
+    writer.add_waits(signals, WaitRows(local, index, longs(waits.value[rows])), lag)

@@ -1,0 +1,178 @@
+"""Write waits and notifies into grids from tables that say what each task does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import DenseIntElementsAttr, TensorType, i32
+from xdsl.ir import Operation, SSAValue
+
+from ditron.analysis.arrays import changes
+from ditron.analysis.expand import Grid, evaluate_grid, evaluate_program
+from ditron.ir import device
+from ditron.ir.index import Ssa
+from ditron.plan.expr import Const, Expr
+from ditron.plan.order import Feature, Table, fit, fit_mask
+from ditron.plan.tables import Longs
+
+
+@dataclass(frozen=True)
+class WaitRows:
+    """For tasks of one grid: wait for `slot` of an array to reach `value`."""
+
+    task: Longs
+    slot: Longs
+    value: Longs
+
+
+@dataclass(frozen=True)
+class NotifyRows:
+    """For tasks of one grid: raise `slot` of an array at `rank`."""
+
+    task: Longs
+    slot: Longs
+    rank: Longs
+
+
+class GridSignals:
+    """Writes waits and notifies into one grid; tasks are numbered within the grid."""
+
+    def __init__(self, op: device.GridOp, ranks: int, outer: Mapping[SSAValue, np.ndarray]) -> None:
+        self.op, self.ranks = op, ranks
+        self.grid: Grid = evaluate_grid(op, ranks, outer)
+        self.axes = [*self._rank_value(outer), *map(Ssa, op.body.block.args)]
+        self.features = [Feature(a, self._spread(a.value)) for a in self.axes]
+        for child in op.body.block.ops:
+            if isinstance(child, device.IndexOp):
+                self.features.append(Feature(Ssa(child.result), self._spread(child.result)))
+
+    def _rank_value(self, outer: Mapping[SSAValue, np.ndarray]) -> Iterator[Ssa]:
+        yield from (Ssa(v) for v in outer if isinstance(v.owner, device.RankOp))
+
+    def _spread(self, value: SSAValue) -> np.ndarray:
+        return np.broadcast_to(self.grid.values[value], self.grid.shape)
+
+    def add_waits(self, signals: SSAValue, rows: WaitRows, lag: int) -> None:
+        """Waits on one array: as few ops as tasks have runs of neighbouring slots."""
+        for fitted in self.wait_forms(rows):
+            when, first, many, value = map(self._materialise, fitted)
+            wait = device.WaitOp(signals, first, many, value, lag=lag, when=_unless_always(when))
+            self._insert(wait, self.op.body_op)
+
+    def wait_forms(self, rows: WaitRows) -> Iterator[list[Expr | Table]]:
+        """When, first slot, slots and value of each wait op that the rows take."""
+        for task, *columns in _runs(rows):
+            mask = self._mask(task)
+            yield [fit_mask(mask, self.features), *(self._fit(task, c, mask) for c in columns)]
+
+    def add_notifies(
+        self, signals: SSAValue, rows: NotifyRows, *, op: str = "add", after: str = "end"
+    ) -> None:
+        """Notifies on one array: as many ops as a task notifies slots, next rank first."""
+        for fitted in self.notify_forms(rows):
+            when, at, to = map(self._materialise, fitted)
+            notify = device.NotifyOp(
+                signals, at, to, op=op, after=after, when=_unless_always(when)
+            )
+            notify.location = self.op.location
+            self.op.body.block.add_op(notify)
+
+    def notify_forms(self, rows: NotifyRows) -> Iterator[list[Expr | Table]]:
+        """When, slot and rank of each notify op that the rows take."""
+        own = rows.task // max(self.grid.tasks // self.ranks, 1)
+        distance = (rows.rank - own) % self.ranks
+        order = np.lexsort((rows.slot, distance, rows.task))
+        task, slot, rank = rows.task[order], rows.slot[order], rows.rank[order]
+        for part in _layers(task):
+            mask = self._mask(task[part])
+            columns = (self._fit(task[part], c[part], mask) for c in (slot, rank))
+            yield [fit_mask(mask, self.features), *columns]
+
+    def order_by(self, keys: Sequence[np.ndarray]) -> None:
+        """Run the grid's tasks by increasing keys, each given a task."""
+        everywhere = np.ones(self.grid.shape, np.bool_)
+        fitted = [fit(k.reshape(self.grid.shape), everywhere, self.features) for k in keys]
+        set_schedule(self.op, order=[self._materialise(f) for f in fitted])
+
+    def _mask(self, task: Longs) -> np.ndarray:
+        mask = np.zeros(self.grid.tasks, np.bool_)
+        mask[task] = True
+        return mask.reshape(self.grid.shape)
+
+    def _fit(self, task: Longs, values: Longs, mask: np.ndarray) -> Expr | Table:
+        table = np.zeros(self.grid.tasks, np.int64)
+        table[task] = values
+        return fit(table.reshape(self.grid.shape), mask, self.features)
+
+    def _materialise(self, fitted: Expr | Table) -> Expr:
+        if isinstance(fitted, Expr):
+            return fitted
+        shape = TensorType(i32, fitted.values.shape)
+        values = DenseIntElementsAttr.from_list(shape, fitted.values.reshape(-1).tolist())
+        table = device.TableOp(values, [self.axes[a] for a in fitted.axes])
+        self._insert(table, self._first_clause())
+        return Ssa(table.result)
+
+    def _first_clause(self) -> Operation:
+        """The first op after the grid's index arithmetic."""
+        stages = (device.ScheduleOp, device.WaitOp, device.BodyOp)
+        return next(o for o in self.op.body.block.ops if isinstance(o, stages))
+
+    def _insert(self, op: Operation, before: Operation) -> None:
+        op.location = self.op.location
+        self.op.body.block.insert_op_before(op, before)
+
+
+def _unless_always(when: Expr) -> Expr | None:
+    return None if when == Const(1) else when
+
+
+def set_schedule(
+    grid: device.GridOp, *, lane: Expr | None = None, order: Sequence[Expr] | None = None
+) -> None:
+    """Change the lane or the order keys of a grid."""
+    old = grid.schedule
+    was_lane, was_order, where = (None, [], None) if old is None else old.parts()
+    new = device.ScheduleOp(lane if lane is not None else was_lane, order or was_order, where)
+    new.location = grid.location
+    if old is not None:
+        grid.body.block.insert_op_before(new, old)
+        old.detach()
+        old.erase()
+        return
+    later = (device.WaitOp, device.BodyOp)
+    grid.body.block.insert_op_before(
+        new, next(o for o in grid.body.block.ops if isinstance(o, later))
+    )
+
+
+def grids_of(program: device.ProgramOp) -> list[device.GridOp]:
+    """The grids in program order; their numbers are the plan's op numbers."""
+    return [op for op in program.body.block.ops if isinstance(op, device.GridOp)]
+
+
+def grid_signals(program: device.ProgramOp) -> list[GridSignals]:
+    """A writer for each grid of a program."""
+    outer = evaluate_program(program)
+    return [GridSignals(grid, program.n, outer) for grid in grids_of(program)]
+
+
+def _runs(rows: WaitRows) -> Iterator[tuple[Longs, Longs, Longs, Longs]]:
+    """(task, first slot, slots, value) of each task's first, second, ... run of slots."""
+    order = np.lexsort((rows.slot, rows.task))
+    task, slot, value = rows.task[order], rows.slot[order], rows.value[order]
+    start = changes(task, value, slot - np.arange(len(slot)))
+    at = np.flatnonzero(start)
+    many = np.diff(np.append(at, len(task)))
+    for part in _layers(task[at]):
+        yield task[at][part], slot[at][part], many[part], value[at][part]
+
+
+def _layers(task: Longs) -> Iterator[Longs]:
+    """Rows of the first entry of each task, of the second, ...; `task` is sorted."""
+    start = np.flatnonzero(changes(task))
+    place = np.arange(len(task)) - np.repeat(start, np.diff(np.append(start, len(task))))
+    for layer in range(int(place.max(initial=-1)) + 1):
+        yield np.flatnonzero(place == layer)
