@@ -221,9 +221,9 @@ class _Expansion:
         for part in self._grid_accesses(grid, rank, exists):
             self.accesses.add(**part)
         for child in op.body.block.ops:
-            if isinstance(child, device.WaitOp):
+            if isinstance(child, device.Wait):
                 self._wait(child, grid, rank)
-            elif isinstance(child, device.NotifyOp):
+            elif isinstance(child, device.Notify):
                 self._notify(child, grid)
         self.count += grid.tasks
 
@@ -265,7 +265,7 @@ class _Expansion:
             return
         views = grid.op.views
         owners, los, his = zip(*(self._box(v, grid, rank) for v in views), strict=True)
-        if isinstance(body, device.TransferOp):
+        if isinstance(body, device.Transfer):
             size = np.minimum(his[0] - los[0], his[1] - los[1])
             his = tuple(lo + size for lo in los)
         his = tuple(np.where(exists[:, None], hi, lo) for lo, hi in zip(los, his, strict=True))
@@ -277,7 +277,7 @@ class _Expansion:
             yield _columns(task, mode, buffer, owner, lo, hi)
 
     def _modes(self, body: Operation) -> list[Mode]:
-        if isinstance(body, device.TransferOp):
+        if isinstance(body, device.Transfer):
             return [Mode.READ, Mode.WRITE]
         assert isinstance(body, device.CallOp)
         func = self.funcs.get(body.kernel_name)
@@ -325,7 +325,7 @@ class _Expansion:
                 flops += 2 * sizes[lhs][:, 1] * sizes[out].prod(axis=1)
         self.tasks.add(flops=flops, bytes=np.asarray(moved))
 
-    def _wait(self, op: device.WaitOp, grid: Grid, rank: Values) -> None:
+    def _wait(self, op: device.Wait, grid: Grid, rank: Values) -> None:
         first, many = grid.of(op.args, op.at)
         value = grid.of(op.value_args, op.value)[0]
         mask = grid.mask(op.when_args, op.when) & (many > 0) & (value > 0)
@@ -340,7 +340,7 @@ class _Expansion:
             lag=np.full(len(task), op.launches_back),
         )
 
-    def _notify(self, op: device.NotifyOp, grid: Grid) -> None:
+    def _notify(self, op: device.Notify, grid: Grid) -> None:
         task = np.flatnonzero(grid.mask(op.when_args, op.when))
         slot = grid.of(op.args, op.at)[0][task]
         rank = grid.of(op.rank_args, op.rank)[0][task]

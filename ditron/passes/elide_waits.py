@@ -68,7 +68,7 @@ def _rewrite(program: device.ProgramOp, plan: Plan, needed: np.ndarray) -> None:
     writers = grid_signals(program)
     for op in np.unique(ops[~needed]):
         for child in list(writers[op].op.body.block.ops):
-            if isinstance(child, device.WaitOp):
+            if isinstance(child, device.Wait):
                 child.detach()
                 child.erase()
         mine = np.flatnonzero((ops == op) & needed)

@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from ditron.analysis.arrays import changes
 from ditron.analysis.expand import Grid, evaluate_grid, evaluate_program
 from ditron.ir import device
-from ditron.ir.index import Ssa
+from ditron.ir.index import Ssa, leaves
 from ditron.plan.expr import Const, Expr
 from ditron.plan.order import Feature, Table, fit, fit_mask
 from ditron.plan.tables import Longs
@@ -47,6 +47,10 @@ class GridSignals:
         for child in op.body.block.ops:
             if isinstance(child, device.IndexOp):
                 self.features.append(Feature(Ssa(child.result), self._spread(child.result)))
+            if isinstance(child, device.ScheduleOp) and child.order is not None:
+                keys = leaves(child.order_args, child.order)
+                for expr, values in zip(keys, self.grid.of(child.order_args, child.order), strict=True):
+                    self.features.append(Feature(expr, values.reshape(self.grid.shape)))
 
     def _rank_value(self, outer: Mapping[SSAValue, np.ndarray]) -> Iterator[Ssa]:
         yield from (Ssa(v) for v in outer if isinstance(v.owner, device.RankOp))
@@ -117,7 +121,7 @@ class GridSignals:
 
     def _first_clause(self) -> Operation:
         """The first op after the grid's index arithmetic."""
-        stages = (device.ScheduleOp, device.WaitOp, device.BodyOp)
+        stages = (device.ScheduleOp, device.Wait, device.BodyOp)
         return next(o for o in self.op.body.block.ops if isinstance(o, stages))
 
     def _insert(self, op: Operation, before: Operation) -> None:
@@ -142,7 +146,7 @@ def set_schedule(
         old.detach()
         old.erase()
         return
-    later = (device.WaitOp, device.BodyOp)
+    later = (device.Wait, device.BodyOp)
     grid.body.block.insert_op_before(
         new, next(o for o in grid.body.block.ops if isinstance(o, later))
     )

@@ -1,0 +1,211 @@
+"""fuse-tiles: a grid that makes tiles and the one grid that reads them, tile for tile, become one.
+
+    device.grid @gate engine sm in (%m = 4, %n = 2) { ... device.call @gate(%x_, %w_, %h_) }
+    device.grid @silu engine sm in (%m = 4, %n = 2) { ... device.call @silu(%h_, %y_) }
+    ->
+    device.grid @silu engine sm in (%m = 4, %n = 2) { ... device.call @silu(%x_, %w_, %y_) }
+
+Needs: lowered grids (`lower-task-to-device`). Ensures: no scratch buffer is left that one grid writes
+and one other reads by the same boxes at the same coordinates; the tile stays where it is computed, in
+float32, and is rounded once, when the fused kernel stores. Loads of one box become one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import Float32Type, ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ditron.analysis.symbols import kernels
+from ditron.ir import core, device
+from ditron.ir.index import Ssa, leaves
+from ditron.passes.grids import GridBuilder
+from ditron.plan.expr import Binary, Expr
+from ditron.plan.tables import Role
+
+
+@dataclass(frozen=True)
+class FuseTilesPass(ModulePass):
+    """See the module's docstring."""
+
+    name = "fuse-tiles"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for program in op.ops:
+            if isinstance(program, device.ProgramOp):
+                while (found := next(_candidates(program), None)) is not None:
+                    _fuse(op, *found)
+
+
+def _candidates(
+    program: device.ProgramOp,
+) -> Iterator[tuple[device.BufferOp, device.GridOp, device.GridOp]]:
+    """(buffer, the grid that writes it, the grid that reads it) that can become one grid."""
+    for buffer in program.body.block.ops:
+        if not isinstance(buffer, device.BufferOp) or buffer.role.data != Role.SCRATCH:
+            continue
+        views = [use.operation for use in buffer.result.uses]
+        grids = {v.parent_op() for v in views if isinstance(v, device.ViewOp)}
+        if len(grids) != 2 or not all(isinstance(v, device.ViewOp) for v in views):  # noqa: PLR2004
+            continue
+        first, second = sorted(
+            (g for g in grids if isinstance(g, device.GridOp)), key=_place
+        )
+        if _fit_together(buffer, first, second):
+            yield buffer, first, second
+
+
+def _place(grid: device.GridOp) -> int:
+    block = grid.parent_block()
+    assert block is not None
+    return next(i for i, op in enumerate(block.ops) if op is grid)
+
+
+def _fit_together(
+    buffer: device.BufferOp, first: device.GridOp, second: device.GridOp
+) -> bool:
+    """Whether each tile that `second` reads of the buffer is the one `first` writes there."""
+    same = first.dims == second.dims and first.engine == second.engine
+    if not same or not (_plain(first) and _plain(second)):
+        return False
+    written = [_box(v, first, first) for v in first.views if v.buffer is buffer.result]
+    read = [_box(v, second, first) for v in second.views if v.buffer is buffer.result]
+    return len(written) == 1 and all(box == written[0] for box in read)
+
+
+def _plain(grid: device.GridOp) -> bool:
+    """A kernel call on views of this rank's memory, and no schedule or signals yet."""
+    ops = grid.body.block.ops
+    return all(isinstance(o, device.ViewOp | device.CallOp) for o in ops)
+
+
+Box = tuple[SSAValue, tuple[Expr, ...], tuple[Expr, ...], Expr | None]
+
+
+def _box(view: device.ViewOp, grid: device.GridOp, of: device.GridOp) -> Box:
+    """What a view of one grid stands for, told in the coordinates of another."""
+    new = dict(zip(grid.body.block.args, of.body.block.args, strict=True))
+
+    def turn(expr: Expr) -> Expr:
+        match expr:
+            case Ssa(value=value):
+                return Ssa(new.get(value, value))
+            case Binary(op, lhs, rhs):
+                return Binary(op, turn(lhs), turn(rhs))
+            case _:
+                return expr
+
+    at = view.at
+    return (
+        view.buffer,
+        tuple(turn(e) for e in leaves(view.offset_args, view.offsets)),
+        tuple(turn(e) for e in leaves(view.size_args, view.sizes)),
+        None if at is None else turn(at),
+    )
+
+
+def _fuse(
+    module: ModuleOp, buffer: device.BufferOp, first: device.GridOp, second: device.GridOp
+) -> None:
+    funcs = kernels(module)
+    producer, consumer = (funcs[_call(g).kernel_name] for g in (first, second))
+    names = [arg.name_hint or f"i{i}" for i, arg in enumerate(second.body.block.args)]
+    grid = GridBuilder(
+        second.sym_name.data, "sm", dict(zip(names, second.dims, strict=True)), second.location
+    )
+    whole = grid.finish()
+    # One argument a distinct box; the tile in between is none.
+    boxes: dict[Box, SSAValue] = {}
+    arguments: list[list[Box | None]] = []
+    for old in (first, second):
+        row: list[Box | None] = []
+        for view in old.views:
+            if view.buffer is buffer.result:
+                row.append(None)
+                continue
+            box = _box(view, old, whole)
+            row.append(box)
+            if box not in boxes:
+                boxes[box] = grid.view(*box[:3], view.result.type.dims, box[3])
+        arguments.append(row)
+    written = [b for b, v in zip(arguments[1], second.views, strict=True) if _writes(consumer, second, v)]
+    order = sorted(boxes, key=lambda box: box in written)
+    kernel = _join(producer, consumer, arguments, order, [boxes[b] for b in order])
+    grid.add(device.CallOp(consumer.kernel_name, [boxes[b] for b in order]))
+    _replace(consumer, kernel)
+    _replace(second, whole)
+    for old in (first, producer, buffer):
+        old.detach()
+        old.erase()
+
+
+def _call(grid: device.GridOp) -> device.CallOp:
+    call = grid.body_op
+    assert isinstance(call, device.CallOp)
+    return call
+
+
+def _writes(func: core.FuncOp, grid: device.GridOp, view: device.ViewOp) -> bool:
+    return func.writes(next(i for i, v in enumerate(grid.views) if v is view))
+
+
+def _replace(old: Operation, new: Operation) -> None:
+    block = old.parent_block()
+    assert block is not None
+    block.insert_op_before(new, old)
+    old.detach()
+    old.erase()
+
+
+def _join(
+    producer: core.FuncOp,
+    consumer: core.FuncOp,
+    arguments: list[list[Box | None]],
+    order: list[Box],
+    views: list[SSAValue],
+) -> core.FuncOp:
+    """The two kernels one after the other, the tile handed on instead of stored and loaded."""
+    types = [v.type for v in views if isinstance(v.type, core.ViewType)]
+    func = core.FuncOp.empty(consumer.kernel_name, types)
+    func.location = consumer.location
+    block = func.body.block
+    args = dict(zip(order, block.args, strict=True))
+    loaded: dict[SSAValue, SSAValue] = {}
+    handed: SSAValue | None = None
+    for old, row in zip((producer, consumer), arguments, strict=True):
+        of = {a: args[b] if b is not None else None for a, b in zip(old.body.block.args, row, strict=True)}
+        values: dict[SSAValue, SSAValue] = {a: v for a, v in of.items() if v is not None}
+        for op in old.body.block.ops:
+            if isinstance(op, core.StoreOp) and of[op.view] is None:
+                handed = values[op.tile]
+            elif isinstance(op, core.LoadOp) and of[op.view] is None:
+                assert handed is not None
+                values[op.result] = handed
+            elif isinstance(op, core.LoadOp) and values[op.view] in loaded:
+                values[op.result] = loaded[values[op.view]]
+            else:
+                new = op.clone(value_mapper=values)
+                new.location = op.location
+                block.add_op(new)
+                if isinstance(op, core.LoadOp):
+                    loaded[values[op.view]] = new.results[0]
+    _round_once(block)
+    return func
+
+
+def _round_once(block: Block) -> None:
+    """Drop a rounding that is undone at once, then what nobody uses any more."""
+    for op in list(block.ops):
+        inner = op.operand.owner if isinstance(op, core.CastOp) else None
+        if isinstance(inner, core.CastOp) and isinstance(op, core.CastOp):
+            exact = inner.operand.type == op.result.type
+            if exact and isinstance(core.tile_type(op.result).element_type, Float32Type):
+                op.result.replace_all_uses_with(inner.operand)
+    for op in reversed(list(block.ops)):
+        if op.results and not any(r.uses for r in op.results):
+            op.detach()
+            op.erase()

@@ -1,0 +1,99 @@
+"""lower-to-shmem: put, get, wait and notify become calls of a transport's library, one to one.
+
+    device.put %src -> %dst
+    device.notify %ready[%me] at %peer add 1 after put
+    ->
+    shmem.putmem %src -> %dst
+    shmem.signal %ready[%me] at %peer add 1 after put
+
+Needs: verified device IR. Ensures: the same plan; copies within a rank, kernels and hand-overs stay as
+they are. A transport is a row of a capability table; what it lacks is refused here, with the op.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from ditron.errors import OptionError
+from ditron.ir import device, shmem
+from ditron.ir.locations import op_location
+
+
+@dataclass(frozen=True)
+class Transport:
+    """What a transport can do: transfers, notify verbs, what a notify may follow, in-place access."""
+
+    transfers: frozenset[str]
+    verbs: frozenset[str]
+    after: frozenset[str]
+    in_place: bool
+
+
+_BOTH, _VERBS = frozenset({"put", "get"}), frozenset({"add", "set"})
+_ORDERED = frozenset({"end", "put", "fence", "quiet"})
+
+TRANSPORTS: dict[str, Transport] = {
+    "posix": Transport(_BOTH, _VERBS, _ORDERED, in_place=True),
+    "peer": Transport(_BOTH, _VERBS, frozenset({"end", "put"}), in_place=True),
+    "nvshmem": Transport(_BOTH, _VERBS, _ORDERED, in_place=True),
+    "rocshmem": Transport(_BOTH, _VERBS, _ORDERED, in_place=True),
+    "copy-engine": Transport(_BOTH, frozenset({"set"}), frozenset({"put"}), in_place=False),
+}
+
+COUNTERPARTS: dict[type[Operation], type[Operation]] = {
+    device.PutOp: shmem.PutmemOp,
+    device.GetOp: shmem.GetmemOp,
+    device.WaitOp: shmem.SignalWaitUntilOp,
+    device.NotifyOp: shmem.SignalOp,
+}
+
+
+@dataclass(frozen=True)
+class LowerToShmemPass(ModulePass):
+    """See the module's docstring."""
+
+    name = "lower-to-shmem"
+
+    transport: Literal["posix", "peer", "nvshmem", "rocshmem", "copy-engine"] = "posix"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        transport = TRANSPORTS[self.transport]
+        for child in list(op.walk()):
+            lack = _lack(child, transport)
+            if lack is not None:
+                raise OptionError(f"transport {self.transport} has no {lack}", op_location(child))
+            counterpart = COUNTERPARTS.get(type(child))
+            if counterpart is not None:
+                _replace(child, counterpart)
+
+
+def _lack(op: Operation, transport: Transport) -> str | None:
+    match op:
+        case device.PutOp() | device.GetOp():
+            kind = op.name.removeprefix("device.")
+            return None if kind in transport.transfers else kind
+        case device.NotifyOp():
+            if op.op.data not in transport.verbs:
+                return f"signal {op.op.data}"
+            return None if op.after.data in transport.after else f"signal after {op.after.data}"
+        case device.CallOp():
+            remote = any(isinstance(v.owner, device.ViewOp) and v.owner.peer for v in op.views)
+            return "access in place" if remote and not transport.in_place else None
+        case _:
+            return None
+
+
+def _replace(op: Operation, counterpart: type[Operation]) -> None:
+    new = counterpart.create(operands=list(op.operands), properties=dict(op.properties))
+    new.location = op.location
+    block = op.parent_block()
+    assert block is not None
+    block.insert_op_before(new, op)
+    op.detach()
+    op.erase()

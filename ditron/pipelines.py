@@ -1,0 +1,71 @@
+"""The passes by name, and the pipeline that `compile` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+
+from xdsl.passes import ModulePass
+
+from ditron.passes.choose_algorithms import ChooseAlgorithmsPass
+from ditron.passes.decompose_collectives import DecomposeCollectivesPass
+from ditron.passes.elide_waits import ElideWaitsPass
+from ditron.passes.fuse_tiles import FuseTilesPass
+from ditron.passes.infer_placements import InferPlacementsPass
+from ditron.passes.insert_signals import InsertSignalsPass
+from ditron.passes.lower_task_to_device import LowerTaskToDevicePass
+from ditron.passes.lower_to_shmem import LowerToShmemPass
+from ditron.passes.order_tiles import OrderTilesPass
+from ditron.passes.plan_memory import PlanMemoryPass
+from ditron.passes.schedule_tasks import ScheduleTasksPass
+from ditron.plan.options import Options
+
+NAMES = (
+    "infer-placements",
+    "choose-algorithms",
+    "lower-task-to-device",
+    "fuse-tiles",
+    "decompose-collectives",
+    "order-tiles",
+    "plan-memory",
+    "schedule-tasks",
+    "insert-signals",
+    "elide-waits",
+    "verify-delivery",
+    "verify-race-free",
+    "verify-deadlock-free",
+    "lower-to-shmem",
+)
+
+
+def _load(name: str) -> type[ModulePass]:
+    module = import_module(f"ditron.passes.{name.replace('-', '_')}")
+    words = name.split("-")
+    return getattr(module, f"{''.join(w.capitalize() for w in words)}Pass")
+
+
+# Pass name -> loader, so that a tool pays only for what it runs.
+PASSES: dict[str, Callable[[], type[ModulePass]]] = {n: partial(_load, n) for n in NAMES}
+
+
+def default_pipeline(options: Options, machine: str) -> list[ModulePass]:
+    """From task IR to device IR that the verifiers can judge."""
+    fusion = [FuseTilesPass()] if options.fusion is not False else []
+    return [
+        InferPlacementsPass(),
+        ChooseAlgorithmsPass.of(options, machine),
+        LowerTaskToDevicePass(),
+        *fusion,
+        DecomposeCollectivesPass(),
+        OrderTilesPass("natural" if options.order == "natural" else "arrival"),
+        PlanMemoryPass(reuse=options.reuse_memory is not False),
+        ScheduleTasksPass(workers=options.workers, copy_lanes=options.copy_lanes),
+        InsertSignalsPass(machine),
+        ElideWaitsPass(),
+    ]
+
+
+def transport_pipeline(transport: str) -> list[ModulePass]:
+    """From verified device IR to what a backend emits."""
+    return [LowerToShmemPass(transport)]  # type: ignore[arg-type]
