@@ -11,10 +11,7 @@ from importlib import import_module
 from xdsl.ir import Dialect
 from xdsl.universe import Universe
 
-try:
-    from ditron.pipelines import PASSES
-except ModuleNotFoundError:
-    PASSES = {}
+from ditron.pipelines import PASSES
 
 
 def _dialect(name: str) -> Callable[[], Dialect]:
@@ -25,7 +22,7 @@ def _dialect(name: str) -> Callable[[], Dialect]:
 
 
 DIALECTS: dict[str, Callable[[], Dialect]] = {
-    name: _dialect(name) for name in ("task", "device", "core")
+    name: _dialect(name) for name in ("task", "device", "core", "shmem")
 }
 """Dialect `name` is the object `Name` in `ditron/ir/name.py`."""
 

@@ -20,13 +20,8 @@ from ditron.tools.inputs import load_inputs, make_inputs, split_weights
 from ditron.tools.loading import Source, parse_dump
 from ditron.tools.show import Decision, decisions, progress
 
-LEVELS = {
-    "task": "task.program",
-    "device": "device.program",
-    "core": "core.func",
-    "shmem": "shmem.",
-}
-"""What marks a stage's text as of a level."""
+LEVELS = {"task": "task.program", "device": "device.program", "shmem": "shmem."}
+"""What marks a stage's text, from the highest level to the lowest; a stage keeps what is above."""
 
 
 @dataclass(frozen=True)
@@ -106,34 +101,32 @@ def run(source: Source, executable: Executable, request: RunRequest) -> RunResul
 
 
 def chosen(executable: Executable) -> list[Decision]:
-    """What was decided, read from the last stage that is still a task program."""
-    text = last_stage(executable.stages, "task")
-    return decisions(parse_dump(text, "<stage>")) if text else []
+    """What was decided, read from the last stage that still holds the task program."""
+    texts = [text for text in executable.stages.values() if LEVELS["task"] in text]
+    return decisions(parse_dump(texts[-1], "<stage>")) if texts else []
 
 
-def last_stage(stages: Mapping[str, str], level: str) -> str:
-    """The text of the last stage at a level; "" where no stage is."""
-    texts = [text for text in stages.values() if LEVELS[level] in text]
-    return texts[-1] if texts else ""
+def level_of(text: str) -> str:
+    """The lowest level that a stage has reached."""
+    return next((level for level in reversed(LEVELS) if LEVELS[level] in text), "")
 
 
 def emit(executable: Executable, level: str) -> str:
-    """The program at a level, as text.
+    """The last stage at a level, as text; `core` is the kernels of the last stage.
 
     Raises:
         OptionError: no stage of this compilation is at that level.
     """
     if level == "host":
         return executable.kernels
-    text = last_stage(executable.stages, level)
-    if not text:
-        msg = f"nothing was lowered to level {level}; this target's levels: {_levels(executable)}"
+    texts = list(executable.stages.values())
+    if level == "core":
+        return core_functions(texts[-1])
+    reached = {level_of(text): text for text in texts}
+    if level not in reached:
+        msg = f"nothing was lowered to level {level}; this compilation reached {', '.join(reached)}"
         raise OptionError(msg)
-    return core_functions(text) if level == "core" else text
-
-
-def _levels(executable: Executable) -> str:
-    return ", ".join(level for level in LEVELS if last_stage(executable.stages, level))
+    return reached[level]
 
 
 def core_functions(text: str) -> str:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 import ditron as dt
-from ditron.tools.execute import LEVELS, emit, last_stage
+from ditron.tools.execute import LEVELS, chosen, emit, level_of
 from ditron.tools.loading import load, parse_dump
-from ditron.tools.show import decisions
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("[0-9][0-9]_*.py"))
 MAX_OPS = 200
@@ -37,17 +36,20 @@ def test_stages_round_trip(executable: dt.Executable):
 
 
 def test_a_level_is_emitted_as_its_last_stage(executable: dt.Executable):
-    for level in ("task", "device", "core"):
+    levels = [level_of(text) for text in executable.stages.values()]
+    assert levels == sorted(levels, key=list(LEVELS).index)
+    for level in LEVELS:
         text = emit(executable, level)
-        assert LEVELS[level] in text
-        parse_dump(text, level)
-    assert "task.program" not in last_stage(executable.stages, "device").split("device.program")[1]
+        last = len(levels) - 1 - levels[::-1].index(level)
+        assert text == list(executable.stages.values())[last]
+    kernels = emit(executable, "core")
+    assert kernels.startswith("core.func")
+    parse_dump(kernels, "core")
     assert re.search(r"^def ", emit(executable, "host"), re.MULTILINE)
 
 
 def test_decisions_name_the_users_line(executable: dt.Executable, path: Path):
-    text = last_stage(executable.stages, "task")
-    found = decisions(parse_dump(text, "<stage>"))
+    found = chosen(executable)
     assert {d.op for d in found} >= {"task.matmul"}
 
 
