@@ -1,0 +1,37 @@
+"""Small numpy idioms that the proofs share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ditron.plan.tables import Bools, Longs
+
+
+def spans(starts: Longs, counts: Longs) -> Longs:
+    """Concatenated ranges: `starts[i], starts[i] + 1, ...` for `counts[i]` entries each."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(starts - ends + counts, counts) + np.arange(total)
+
+
+def offsets(key: Longs, size: int) -> Longs:
+    """Where each value 0..size of a sorted key starts, with the end appended."""
+    return np.searchsorted(key, np.arange(size + 1)).astype(np.int64)
+
+
+def changes(*keys: Longs) -> Bools:
+    """True where any key differs from the row before; the first row is True."""
+    first = np.ones(len(keys[0]), np.bool_)
+    if len(first):
+        first[1:] = np.logical_or.reduce([k[1:] != k[:-1] for k in keys])
+    return first
+
+
+def last_of_run(first: Bools) -> Bools:
+    """From the first row of each run, the last row of each run."""
+    return np.append(first[1:], True) if len(first) else first
+
+
+def longs(values: object) -> Longs:
+    """As an int64 array."""
+    return np.asarray(values, dtype=np.int64)

@@ -1,0 +1,224 @@
+"""What is sure to have happened before what, in every run of a plan.
+
+The execution model is in `docs/memory-model.md`. Happens-before depends only on how many launches
+lie between two events, since a path uses no launch before the one that it starts in; so clocks of
+events of the first launch over `copies` + 1 launches say everything that an induction over launches
+needs. Making it proves that every wait is exact and the epochs of each slot are separated.
+
+Source: exactness and separation as worked out in DESIGN.md section 4, pass 9.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ditron.analysis.arrays import changes, last_of_run, longs, offsets, spans
+from ditron.analysis.arrivals import Arrivals, Columns, find_arrivals
+from ditron.analysis.clocks import Clocks
+from ditron.analysis.deadlock import check_deadlock
+from ditron.analysis.explain import lane_name, launches_later, task_location
+from ditron.analysis.sync_graph import SyncGraph, build_sync_graph
+from ditron.errors import PlanError, RaceError
+from ditron.plan.tables import Bools, Boundary, Longs, Plan
+
+# Pairs of (wait, increment) that are compared at once.
+BATCH = 1 << 22
+
+
+class HappensBefore:
+    """Answers whether a task's end (a transfer's landing) is before another task's begin."""
+
+    def __init__(self, columns: Columns, arrivals: Arrivals, graph: SyncGraph) -> None:
+        self.columns = columns
+        self.plan = columns.plan
+        self.arrivals = arrivals
+        self.graph = graph
+        self.launches = self.plan.copies + 1
+        self._clocks = Clocks(columns, arrivals, graph, self.launches)
+
+    def ordered(
+        self,
+        a_task: npt.ArrayLike,
+        a_launch: npt.ArrayLike,
+        b_task: npt.ArrayLike,
+        b_launch: npt.ArrayLike,
+    ) -> Bools:
+        """Whether all that `a` does in launch `a_launch` is done before `b` begins in `b_launch`.
+
+        Tasks and launches broadcast. Launches lie at most `copies` apart.
+        """
+        a, b, gap = self._broadcast(a_task, a_launch, b_task, b_launch)
+        columns, numbers = self.columns, self._clocks.numbers
+        lane, seq = columns.lane[a], columns.seq[a]
+        row = self._row(b, gap)
+        single = columns.loose[a] | columns.queued[a]
+        column = np.where(single, numbers.task(a), numbers.lane(lane))
+        result = (columns.lane[b] == lane) & ((gap > 0) | (seq < columns.seq[b])) & ~single
+        result &= gap >= 0
+        self._ask(result, row, column, np.where(single, 1, 2 * seq + 1))
+        loose = columns.loose[a]
+        if loose.any():
+            self._ask(result, row, numbers.quiet(lane), np.where(loose, seq, _NEVER))
+            put = loose & columns.is_put[a]
+            self._ask(
+                result, row, numbers.fence(lane, columns.put_rank[a]), np.where(put, seq, _NEVER)
+            )
+        return result
+
+    def begun(
+        self,
+        a_task: npt.ArrayLike,
+        a_launch: npt.ArrayLike,
+        b_task: npt.ArrayLike,
+        b_launch: npt.ArrayLike,
+    ) -> Bools:
+        """Whether `a` has begun in launch `a_launch` when `b` begins in `b_launch`, or is `b`."""
+        a, b, gap = self._broadcast(a_task, a_launch, b_task, b_launch)
+        columns, numbers = self.columns, self._clocks.numbers
+        lane, seq = columns.lane[a], columns.seq[a]
+        queued = columns.queued[a]
+        column = np.where(queued, numbers.task(a), numbers.lane(lane))
+        result = (columns.lane[b] == lane) & ((gap > 0) | (seq < columns.seq[b])) & ~queued
+        result |= (a == b) & (gap == 0)
+        result &= gap >= 0
+        self._ask(result, self._row(b, gap), column, np.where(queued, 0, 2 * seq))
+        return result
+
+    def _broadcast(self, *args: npt.ArrayLike) -> tuple[Longs, Longs, Longs]:
+        a, a_launch, b, b_launch = np.broadcast_arrays(*map(longs, args))
+        gap = longs(b_launch - a_launch).ravel()
+        assert (gap < self.launches).all(), "launches lie too far apart"
+        return longs(a).ravel(), longs(b).ravel(), gap
+
+    def _row(self, b: Longs, gap: Longs) -> Longs:
+        """The clock row of what `b` knows when it begins, `gap` launches after the first."""
+        node = self.graph.last_row[b]
+        before = self.graph.lane_tail[self.columns.lane[b]]
+        launch = np.where(node < 0, gap - 1, gap)
+        node = np.where(node < 0, before, node)
+        known = (node >= 0) & (launch >= 0)
+        return np.where(known, launch * len(self.graph) + node, self._clocks.unknown)
+
+    def _ask(self, result: Bools, row: Longs, column: Longs, value: Longs) -> None:
+        """Turn on what a clock says, where nothing has said so yet."""
+        open_ = np.flatnonzero(~result & (row != self._clocks.unknown) & (value != _NEVER))
+        if len(open_):
+            result[open_] = self._clocks.at_least(row[open_], column[open_], value[open_])
+
+
+_NEVER = np.iinfo(np.int32).max
+
+
+def happens_before(plan: Plan) -> HappensBefore:
+    """Happens-before of a plan whose waits are exact and whose epochs are separated.
+
+    Raises:
+        RaceError: a wait that may pass after the wrong increments.
+        DeadlockError: tasks that wait for each other.
+        PlanError: tables that mean nothing.
+    """
+    columns = Columns(plan)
+    if plan.boundary is Boundary.PERSISTENT and columns.queued.any():
+        message = f"plan {plan.name} has queues in persistent launches: use boundary stream"
+        raise PlanError(message)
+    arrivals = find_arrivals(columns)
+    if arrivals.inexact.any() or not columns.static.all():
+        check_deadlock(plan)
+    if arrivals.inexact.any():
+        message, where = _explain_inexact(columns, arrivals)
+        raise RaceError(message, where)
+    graph = build_sync_graph(columns, arrivals, queues_ordered=False)
+    if not graph.acyclic:
+        check_deadlock(plan)
+        message = "a plan that runs has a cycle of exact waits"
+        raise AssertionError(message)
+    order = HappensBefore(columns, arrivals, graph)
+    _check_separation(order)
+    return order
+
+
+def _explain_inexact(columns: Columns, arrivals: Arrivals) -> tuple[str, str | None]:
+    plan = columns.plan
+    row = int(np.flatnonzero(arrivals.inexact)[0])
+    task, slot, value = (int(c[row]) for c in (plan.waits.task, plan.waits.slot, plan.waits.value))
+    count, total = int(plan.slots.count[slot]), int(arrivals.total[slot])
+    makers = np.flatnonzero(plan.notifies.slot == slot)
+    lanes = sorted(set(columns.lane[plan.notifies.task[makers]].tolist()))
+    start = (
+        f"{plan.describe_task(task)} waits for {plan.describe_slot(slot)} >= {value}, which does"
+        f" not say which increments have come: "
+    )
+    if total != count:
+        why = f"the slot counts {count} a launch but its notifies add up to {total}"
+    elif not arrivals.ordered[slot] and value != count:
+        names = ", ".join(lane_name(plan, lane) for lane in lanes[:3])
+        more = f" and {len(lanes) - 3} more" if len(lanes) > 3 else ""
+        why = (
+            f"its {count} increments come from {names}{more} in any order; wait for all {count},"
+            f" or give each producer lane a slot of its own"
+        )
+    else:
+        why = "its notifies set values in no fixed order, or both set and add"
+    return start + why, task_location(plan, task)
+
+
+def _check_separation(order: HappensBefore) -> None:
+    """Every wait of a launch is before every increment of the slot's next use, or one lane's.
+
+    Only the last waiter and the first notifier of each static lane need comparing.
+    """
+    columns, plan = order.columns, order.plan
+    waits, notifies = plan.waits, plan.notifies
+    shared = ~order.arrivals.ordered
+    wait = _ends_by_lane(columns, longs(waits.slot), longs(waits.task), longs(waits.lag), last=True)
+    wait = wait[shared[waits.slot[wait]]]
+    note = _ends_by_lane(columns, longs(notifies.slot), longs(notifies.task), None, last=False)
+    start = offsets(longs(notifies.slot)[note], len(plan.slots))
+    slot = longs(waits.slot)[wait]
+    many = start[slot + 1] - start[slot]
+    batches = np.flatnonzero(np.diff(np.cumsum(many) // BATCH, prepend=0)) if len(wait) else wait
+    for part in np.split(np.arange(len(wait)), batches):
+        which = np.repeat(wait[part], many[part])
+        by = note[spans(start[slot[part]], many[part])]
+        lag = longs(waits.lag)[which]
+        copies = longs(plan.slots.copies)[waits.slot[which]]
+        sure = order.begun(waits.task[which], lag, notifies.task[by], copies)
+        if not sure.all():
+            bad = int(np.flatnonzero(~sure)[0])
+            message, where = _explain_separation(plan, int(which[bad]), int(by[bad]))
+            raise RaceError(message, where)
+
+
+def _ends_by_lane(
+    columns: Columns, slot: Longs, task: Longs, lag: Longs | None, *, last: bool
+) -> Longs:
+    """Rows that are the last (or first) on their slot, lag and static lane, sorted by slot."""
+    lane = columns.lane[task]
+    lane = np.where(columns.queued[task], len(columns.lane_size) + task, lane)
+    lag = np.zeros_like(slot) if lag is None else lag
+    rows = np.lexsort((columns.seq[task], lane, lag, slot))
+    first = changes(slot[rows], lag[rows], lane[rows])
+    return longs(rows[last_of_run(first) if last else first])
+
+
+def _explain_separation(plan: Plan, wait: int, notify: int) -> tuple[str, str | None]:
+    waits, notifies, slots = plan.waits, plan.notifies, plan.slots
+    waiter, slot = int(waits.task[wait]), int(waits.slot[wait])
+    maker, copies = int(notifies.task[notify]), int(slots.copies[slot])
+    gap = copies - int(waits.lag[wait])
+    message = (
+        f"nothing orders the wait of {plan.describe_task(waiter)} for"
+        f" {plan.describe_slot(slot)} >= {waits.value[wait]} before"
+        f" {plan.describe_task(maker)} increments the slot for its next use"
+        f" {launches_later(gap)},"
+        f" so the wait may take that increment for one that it still lacks;"
+        f" a credit, a notify from the first to the second after its wait, would"
+    )
+    if gap < 0:
+        message = (
+            f"{plan.describe_task(waiter)} waits for {plan.describe_slot(slot)} of"
+            f" {waits.lag[wait]} launches ago, but the slot is used again after {copies};"
+            f" lower the lag or double the slot"
+        )
+    return message, task_location(plan, waiter)

@@ -1,0 +1,216 @@
+"""Race freedom: any two accesses to the same bytes, not both reads and not both adds, are ordered.
+
+The touches of each cell are swept in an order that agrees with happens-before. Neighbouring runs
+that conflict (a run of reads, a run of adds, one write) must be ordered whole; by transitivity that
+orders every conflict, with at most two questions an access. The sweep goes round once into the
+next launch that meets the cell, and epoch separation carries the result to any number of launches.
+
+Source: DESIGN.md section 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ditron.analysis.arrays import changes, last_of_run, longs, offsets, spans
+from ditron.analysis.explain import box_name, launches_later, task_location, verb
+from ditron.analysis.happens_before import HappensBefore, happens_before
+from ditron.analysis.touches import WRITE, Touches, byte_intervals, find_touches
+from ditron.errors import RaceError
+from ditron.plan.tables import Bools, Longs, Mode, Plan
+
+# Pairs that are compared at once.
+BATCH = 1 << 22
+
+
+@dataclass(frozen=True)
+class RaceReport:
+    """What was compared. `pairs` were asked of happens-before, the others follow."""
+
+    tasks: int
+    accesses: int
+    cells: int
+    touches: int
+    pairs: int
+    waits: int
+    slots: int
+    launches: int
+
+
+def check_races(plan: Plan, order: HappensBefore | None = None) -> RaceReport:
+    """Prove that no two launches' accesses race, that waits are exact and epochs separated.
+
+    Raises:
+        RaceError: the two accesses, and what would order them.
+        DeadlockError: tasks that wait for each other.
+        PlanError: tables that mean nothing.
+    """
+    order = order or happens_before(plan)
+    place = order.graph.task_order(order.columns)
+    touches = find_touches(order.columns, place, grouped=True)
+    runs = find_runs(touches)
+    # A group of reads may lose an order that its members have.
+    pairs = 0 if runs.interrupted(place).any() else _count_ordered(order, runs)
+    if not pairs:
+        touches = find_touches(order.columns, place, grouped=False)
+        pairs = _count_ordered(order, find_runs(touches), explain=True)
+    return RaceReport(
+        tasks=len(plan.tasks),
+        accesses=len(plan.accesses),
+        cells=int(changes(touches.cell).sum()),
+        touches=len(touches),
+        pairs=pairs,
+        waits=len(plan.waits),
+        slots=len(plan.slots),
+        launches=order.launches,
+    )
+
+
+def _count_ordered(order: HappensBefore, runs: Runs, *, explain: bool = False) -> int:
+    """How many pairs were asked for, or 0 if one of them is not ordered."""
+    touches, pairs = runs.touches, 0
+    for before, after, gap in _pairs(order, runs):
+        a, b = touches.last[before], touches.first[after]
+        sure = order.ordered(a, 0, b, gap)
+        pairs += len(a)
+        if sure.all():
+            continue
+        if not explain:
+            return 0
+        bad = np.flatnonzero(~sure)
+        row = int(bad[np.argmin(gap[bad])])
+        message, where = _explain(order.plan, int(a[row]), int(b[row]), int(gap[row]))
+        more = f"; nor {len(bad) - 1} pairs more" if len(bad) > 1 else ""
+        raise RaceError(message + more, where)
+    return pairs
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of touches of a cell that may come in any order: `start` [N + 1], `run` of each row."""
+
+    touches: Touches
+    start: Longs
+    run: Longs
+    first_of_cell: Bools
+
+    def interrupted(self, place: Longs) -> Bools:
+        """Rows whose group goes on after the next run of the cell has begun."""
+        touches = self.touches
+        end = touches.time - place[touches.first] + place[touches.last]
+        following = self.start[self.run + 1]
+        inside = following < len(touches)
+        following = np.where(inside, following, 0)
+        inside &= touches.cell[following] == touches.cell
+        return inside & (end > touches.time[following]) if len(touches) else inside
+
+
+def find_runs(touches: Touches) -> Runs:
+    """Cut each cell's touches where they stop being of one kind; a write is a run by itself."""
+    first = changes(touches.cell, touches.kind) | (touches.kind == WRITE)
+    start = np.append(np.flatnonzero(first), len(touches)).astype(np.int64)
+    return Runs(touches, start, longs(np.cumsum(first) - 1), changes(touches.cell[start[:-1]]))
+
+
+def run_pairs(runs: Runs) -> tuple[Longs, Longs, Bools]:
+    """Neighbouring runs of each cell, and whether the second is in the cell's next launch."""
+    touches, start = runs.touches, runs.start[:-1]
+    kind = touches.kind[start]
+    number = np.arange(len(start))
+    within = number[~runs.first_of_cell]
+    head = number[runs.first_of_cell]
+    tail = number[last_of_run(runs.first_of_cell)]
+    # Reads at the end and at the start of a cell's launch are one run.
+    merged = (kind[head] == kind[tail]) & (kind[head] != WRITE)
+    joined = merged & (head != tail)
+    before = [within - 1, tail[~merged], tail[joined] - 1, tail[joined]]
+    after = [within, head[~merged], head[joined], head[joined] + 1]
+    wraps = np.zeros(sum(map(len, before)), np.bool_)
+    wraps[len(within) :] = True
+    return np.concatenate(before), np.concatenate(after), wraps
+
+
+def _pairs(order: HappensBefore, runs: Runs) -> Iterator[tuple[Longs, Longs, Longs]]:
+    """Rows to compare, and how many launches the second is later, in batches."""
+    touches = runs.touches
+    before, after, wraps = run_pairs(runs)
+    sources, source_start = _of_runs(order, runs, last=True)
+    targets, target_start = _of_runs(order, runs, last=False)
+    m = source_start[before + 1] - source_start[before]
+    n = target_start[after + 1] - target_start[after]
+    total = np.cumsum(m * n)
+    for part in np.split(np.arange(len(total)), np.flatnonzero(np.diff(total // BATCH, prepend=0))):
+        wide, many = n[part], (m * n)[part]
+        which = np.repeat(part, many)
+        at = spans(np.zeros_like(many), many)
+        width = np.repeat(wide, many)
+        a = sources[source_start[before[which]] + at // width]
+        b = targets[target_start[after[which]] + at % width]
+        gap = touches.phase[b] - touches.phase[a] + wraps[which] * touches.period[a]
+        yield a, b, gap
+
+
+def _of_runs(order: HappensBefore, runs: Runs, *, last: bool) -> tuple[Longs, Longs]:
+    """The rows of each run that stand for all: the last (or first) of each static lane."""
+    touches, columns = runs.touches, order.columns
+    size = np.diff(runs.start)
+    long_run = size[runs.run] > 1 if len(touches) else np.zeros(0, np.bool_)
+    task = touches.last if last else touches.first
+    lane = columns.lane[task]
+    single = columns.queued[task] | (columns.loose[task] if last else False)
+    lane = np.where(single, len(columns.lane_size) + np.arange(len(task)), lane)
+    rows = np.flatnonzero(long_run)
+    keys = (columns.seq[task[rows]], touches.phase[rows], lane[rows], runs.run[rows])
+    rows = rows[np.lexsort(keys)]
+    first = changes(runs.run[rows], lane[rows])
+    keep = ~long_run
+    keep[rows[last_of_run(first) if last else first]] = True
+    kept = np.flatnonzero(keep).astype(np.int64)
+    return kept, offsets(runs.run[kept], len(size))
+
+
+def _explain(plan: Plan, a: int, b: int, gap: int) -> tuple[str, str]:
+    """The two accesses that meet, and the edge that would order them."""
+    x, y = _conflict(plan, a, b, gap)
+    mode = plan.accesses.mode
+    one, two = plan.describe_task(a), plan.describe_task(b)
+    lands = plan.ops[int(plan.tasks.op[a])].deferred
+    lag = f" of lag {gap}" if gap else ""
+    message = (
+        f"{one} {verb(int(mode[x]))} {box_name(plan, x)}, and {launches_later(gap)}"
+        f" {two} {verb(int(mode[y]))} {box_name(plan, y)}: nothing orders them;"
+        f" a notify from {one} after {'put' if lands else 'end'} and a wait{lag} for it in {two}"
+        f" would [{task_location(plan, a)}, {task_location(plan, b)}]"
+    )
+    return message, task_location(plan, b)
+
+
+def _conflict(plan: Plan, a: int, b: int, gap: int) -> tuple[int, int]:
+    """Accesses of two tasks that meet, conflicting ones first."""
+    accesses = plan.accesses
+    found: list[tuple[bool, int, int]] = []
+    for x in plan.accesses_of(a):
+        for y in plan.accesses_of(b):
+            if accesses.rank[x] == accesses.rank[y] and _meet(plan, x, y, gap):
+                modes = int(accesses.mode[x]), int(accesses.mode[y])
+                calm = modes in ((Mode.READ, Mode.READ), (Mode.ADD, Mode.ADD))
+                found.append((calm, x, y))
+    assert found, "tasks that touch one cell meet"
+    return min(found)[1:]
+
+
+def _meet(plan: Plan, x: int, y: int, gap: int) -> bool:
+    accesses = plan.accesses
+    if accesses.empty[x] or accesses.empty[y]:
+        return False
+    one, two = int(accesses.buffer[x]), int(accesses.buffer[y])
+    if one == two and gap % plan.buffers[one].copies == 0:
+        lo = np.maximum(accesses.lo[x], accesses.lo[y])
+        return bool((lo < np.minimum(accesses.hi[x], accesses.hi[y])).all())
+    lo, hi = byte_intervals(plan, longs([x, y]))
+    copies = max(plan.buffers[one].copies, plan.buffers[two].copies)
+    apart = copies > 1  # copies lie elsewhere; any pair of them may be the one
+    return apart or bool(max(lo) < min(hi))
