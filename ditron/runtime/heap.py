@@ -54,6 +54,7 @@ class Layout:
     Copy k of a doubled slot lies k lines after its first.
     """
 
+    heap_bytes: int
     segment_bytes: int
     total_bytes: int
     buffer_bytes: tuple[int, ...]
@@ -76,6 +77,7 @@ class Layout:
         segment = heap_bytes + slots_bytes + control_bytes
         ranks = np.arange(plan.ranks, dtype=np.int64) * segment
         return Layout(
+            heap_bytes=heap_bytes,
             segment_bytes=segment,
             total_bytes=_round_up(plan.ranks * segment + SHARED_WORDS * 4, mmap.PAGESIZE),
             buffer_bytes=buffers,
@@ -171,11 +173,17 @@ class Heap:
         return self.address + 4 * word
 
     def poison(self) -> None:
-        """Fill all segments' heaps with NaN (-1 in integers), so that reads of garbage show."""
-        first_slot = int(self.layout.slot_word.min(initial=self.layout.control_word[0])) * 4
+        """Fill all buffers with NaN (-1 in integers), so that reads of garbage show."""
         for rank in range(self.plan.ranks):
             start = rank * self.layout.segment_bytes
-            self.bytes[start : start + first_slot].fill_(0xFF)
+            self.bytes[start : start + self.layout.heap_bytes].fill_(0xFF)
+
+    def clear_words(self) -> None:
+        """Zero all slots, control words and shared words: back to before the first launch."""
+        for rank in range(self.plan.ranks):
+            start, end = (r * self.layout.segment_bytes for r in (rank, rank + 1))
+            self.words[(start + self.layout.heap_bytes) // 4 : end // 4] = 0
+        self.words[self.layout.shared_word :] = 0
 
 
 def _row_major(buffer: Buffer) -> tuple[int, ...]:

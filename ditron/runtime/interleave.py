@@ -127,6 +127,8 @@ class _Interleaver:
         self.groups = self._groups()
         self.redraw = rng.choice(REDRAW)
         self.priority = [[rng.random(), rng.random()] for _ in self.lanes]
+        tasks = np.arange(len(plan.tasks) + 1)
+        self.wait_rows: list[int] = np.searchsorted(plan.waits.task, tasks).tolist()
         self.waits: dict[int, WaitWords] = {}
         self.notifies: dict[int, NotifyWords] = {}
 
@@ -209,7 +211,7 @@ class _Interleaver:
         seen = self.heap.words
         return all(
             words.absent[w] or reached(int(seen[words.word[w]]), int(words.want[w]))
-            for w in self.plan.waits_of(task)
+            for w in range(self.wait_rows[task], self.wait_rows[task + 1])
         )
 
     def _run_one(self, lane: _Lane, position: int) -> None:

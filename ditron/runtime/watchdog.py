@@ -68,6 +68,11 @@ class Inspector:
         tasks, at = self._tasks[lane], self.progress.finished[lane]
         return int(tasks[at]) if self.progress.epoch[lane] and at < len(tasks) else None
 
+    def running(self, rank: int) -> int | None:
+        """The task that a rank is inside."""
+        lanes = np.flatnonzero(self.plan.lanes.rank == rank).tolist()
+        return next((self.head(x) for x in lanes if self.progress.running[x]), None)
+
     def unmet(self, lane: int) -> list[Unmet]:
         """The waits that hold a lane's head back."""
         task = self.head(lane)
@@ -131,7 +136,10 @@ class Inspector:
     def report(self) -> tuple[str, str | None]:
         """All waits that hold lanes back, what never came, what runs; and the op's `file:line`."""
         lanes = range(len(self.plan.lanes))
-        waits = [wait for lane in lanes for wait in self.unmet(lane)]
+        # A rank that is inside a task is not waiting, whatever its other lanes need.
+        busy = {r for r in range(self.plan.ranks) if self.running(r) is not None}
+        idle = [lane for lane in lanes if int(self.plan.lanes.rank[lane]) not in busy]
+        waits = [wait for lane in idle for wait in self.unmet(lane)]
         lines: list[str] = []
         for wait in waits[:MOST_WAITS]:
             lines.append(
@@ -147,8 +155,9 @@ class Inspector:
             lines += [f"    and {more} more"] * (more > 0)
         if len(waits) > MOST_WAITS:
             lines.append(f"and {len(waits) - MOST_WAITS} more waits")
-        for lane in lanes:
-            if self.progress.running[lane] and (task := self.head(lane)) is not None:
+        for rank in sorted(busy):
+            task = self.running(rank)
+            if task is not None:
                 lines.append(f"{self.plan.describe_task(task)} is running")
         first = waits[0].task if waits else None
         where = (

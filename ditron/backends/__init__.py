@@ -1,0 +1,1 @@
+"""Backends: how a plan and its kernels become something that runs on a target."""
