@@ -2,8 +2,8 @@
 
 An oracle for the proofs and for tests: it does what no lucky real run shows. Any lane may be far
 ahead of any other, launches overlap as far as the plan's boundary lets them, a deferred transfer
-lands as late as its notifies allow, and memory that nobody wrote holds NaN. It finds wrong orders;
-it cannot find faults of weak memory.
+lands whenever it likes (a later one of a `fifo` lane waits for it, a later launch does not), and
+memory that nobody wrote holds NaN. It finds wrong orders; it cannot find faults of weak memory.
 
 The host is part of the model: where a task ACQUIREs a buffer, that launch's data is written into
 it, and where one RELEASEs a buffer, its contents are taken out and poisoned.
@@ -56,7 +56,6 @@ class _Signal:
     word: int
     value: int
     sets: bool
-    quiet: bool
     after: list[_Flight]
 
 
@@ -169,7 +168,7 @@ class _Interleaver:
     def _enter_launches(self) -> bool:
         """Let lanes begin launches as far as the boundary allows; whether anything is left."""
         for group in self.groups:
-            while group and group[0].epoch < self.launches and self._ended(group):
+            while group and group[0].epoch < self.launches and not any(x.open for x in group):
                 self._finish(group)
                 for lane in group:
                     lane.enter(lane.epoch + 1)
@@ -178,10 +177,6 @@ class _Interleaver:
         for group in self.groups:
             self._finish(group)
         return False
-
-    def _ended(self, group: list[_Lane]) -> bool:
-        landed = self.plan.boundary is Boundary.STREAM
-        return all(not x.open and not (landed and x.flights) for x in group)
 
     def _finish(self, group: list[_Lane]) -> None:
         if group and group[0].epoch and self.plan.boundary is Boundary.STREAM:
@@ -198,7 +193,7 @@ class _Interleaver:
         return found
 
     def _ready(self, lane: _Lane) -> list[int]:
-        if lane.flights and (lane.fifo or any(s.quiet for s in lane.signals)):
+        if lane.flights and lane.fifo:
             return []
         return [p for p in lane.open if self._satisfied(lane.tasks[p], lane.epoch)]
 
@@ -254,7 +249,6 @@ class _Interleaver:
             word=int(words.word[row]),
             value=int(words.value[row]),
             sets=bool(words.sets[row]),
-            quiet=after is After.QUIET,
             after=_held_by(after, lane, flight, slot_rank),
         )
         lane.signals.append(signal)
