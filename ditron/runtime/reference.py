@@ -50,20 +50,33 @@ def check_inputs(program: task.ProgramOp, inputs: Mapping[str, torch.Tensor]) ->
         InputError: they are not.
     """
     specs = {op.tensor_name.data: task.spec_of(op.result) for op in program.inputs}
-    if inputs.keys() != specs.keys():
-        missing = ", ".join(sorted(specs.keys() - inputs.keys())) or "none"
-        unknown = ", ".join(sorted(inputs.keys() - specs.keys())) or "none"
+    check_tensors(program.program_name, "input", specs, inputs)
+
+
+def check_tensors(
+    program: str, what: str, specs: Mapping[str, TensorSpec], given: Mapping[str, torch.Tensor]
+) -> None:
+    """Tensors must be exactly those that the specs describe.
+
+    Raises:
+        InputError: a name is missing or unknown, or a shape or dtype is another.
+    """
+    if given.keys() != specs.keys():
+        missing = ", ".join(sorted(specs.keys() - given.keys())) or "none"
+        unknown = ", ".join(sorted(given.keys() - specs.keys())) or "none"
         message = (
-            f'program "{program.program_name}" takes {", ".join(specs) or "no inputs"};'
+            f'program "{program}" takes {what}s {", ".join(specs) or "none"};'
             f" missing: {missing}, unknown: {unknown}"
         )
         raise InputError(message)
     for name, spec in specs.items():
-        given = inputs[name]
-        if tuple(given.shape) != spec.shape or given.dtype != torch_dtype(spec.dtype):
+        tensor = given[name]
+        if not isinstance(tensor, torch.Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f'{what} "{name}" should be a torch tensor, got {type(tensor).__name__}')
+        if tuple(tensor.shape) != spec.shape or tensor.dtype != torch_dtype(spec.dtype):
             message = (
-                f'input "{name}" should have shape {spec.shape} and dtype'
-                f" {torch_dtype(spec.dtype)}, got {tuple(given.shape)} and {given.dtype}"
+                f'{what} "{name}" should have shape {spec.shape} and dtype'
+                f" {torch_dtype(spec.dtype)}, got {tuple(tensor.shape)} and {tensor.dtype}"
             )
             raise InputError(message)
 
