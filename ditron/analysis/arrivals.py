@@ -37,6 +37,19 @@ class Columns:
         self.queued = ~self.static[self.lane]
 
     @cached_property
+    def acquires(self) -> Bools:
+        """Tasks by which the host hands over a buffer: it is done before the launch begins."""
+        return self._of_kind(OpKind.ACQUIRE)
+
+    @cached_property
+    def releases(self) -> Bools:
+        """Tasks by which the host gets a buffer back, once the launch has ended."""
+        return self._of_kind(OpKind.RELEASE)
+
+    def _of_kind(self, kind: OpKind) -> Bools:
+        return np.array([o.kind is kind for o in self.plan.ops], np.bool_)[self.plan.tasks.op]
+
+    @cached_property
     def put_rank(self) -> Longs:
         """The rank that each task's last access touches: a put's destination."""
         rank = np.zeros(len(self.lane), np.int64)

@@ -14,15 +14,17 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ditron.analysis.arrays import changes, longs, offsets
+from ditron.analysis.arrays import changes, longs
 from ditron.analysis.arrivals import Arrivals, Columns
 from ditron.analysis.sync_graph import SyncGraph, last_notifies
 from ditron.plan.tables import After, Longs
 
 Clock = npt.NDArray[np.int16 | np.int32]
 
-# A block of clock columns takes at most this.
-BLOCK_BYTES = 1 << 28
+# A block of clock columns takes about this, but has 64 columns at least.
+BLOCK_BYTES = 1 << 25
+# Nodes with more edges than this are reduced one by one.
+FEW = 8
 
 
 class ColumnNumbers:
@@ -69,18 +71,34 @@ class Clocks:
         self._clock: Clock = np.zeros((0, 0), np.int16)
 
     def _plan_levels(self) -> None:
-        """Sort the edges so that a level's are one slice, and a target's one run in it."""
+        """Sort the edges so that a level's targets with as many edges are one slice.
+
+        Each step is (slice of targets, slice of edges, edges a target), the last 0 where the
+        targets of a slice have many edges, each its own number.
+        """
         graph = self._graph
-        level = graph.level[graph.target]
-        order = np.lexsort((graph.target, level))
+        degree = np.bincount(graph.target, minlength=len(graph))
+        group = np.where(degree > FEW, 0, degree)
+        keys = (graph.target, group[graph.target], graph.level[graph.target])
+        order = np.lexsort(keys)
         target = graph.target[order]
         self._edge_source, self._edge_lag = graph.source[order], graph.lag[order]
-        first = np.flatnonzero(changes(target)) if len(target) else target
-        self._node, self._node_start = target[first], longs(first)
-        depth = int(level.max(initial=-1)) + 1
-        self._level_node = offsets(level[order][first], depth).tolist()
-        bounds = np.append(first, len(target))
-        self._level_edge: list[int] = bounds[self._level_node].tolist()
+        self._node_start = np.flatnonzero(changes(target)).astype(np.int64)
+        self._node = target[self._node_start]
+        group, level = group[self._node], graph.level[self._node]
+        nodes = np.append(np.flatnonzero(changes(level, group)), len(group))
+        edges = np.append(self._node_start, len(target))[nodes]
+        self._steps: list[tuple[slice, slice, int]] = [
+            (slice(a, b), slice(lo, hi), width)
+            for a, b, lo, hi, width in zip(
+                nodes[:-1].tolist(),
+                nodes[1:].tolist(),
+                edges[:-1].tolist(),
+                edges[1:].tolist(),
+                group[nodes[:-1]].tolist(),
+                strict=True,
+            )
+        ]
 
     @property
     def unknown(self) -> int:
@@ -95,25 +113,28 @@ class Clocks:
             place = np.searchsorted(self._known, needed)
             result[:] = self._clock[row, place[which]] >= value
             return result
-        width = max(1, BLOCK_BYTES // ((self.unknown + 1) * np.dtype(self._dtype).itemsize))
+        width = max(64, BLOCK_BYTES // ((self.unknown + 1) * np.dtype(self._dtype).itemsize))
         if len(needed) <= width:
             both = np.union1d(needed, self._known)
             self._known = both if len(both) <= width else needed
             self._clock = self._compute(self._known)
             return self.at_least(row, column, value)
         order = np.argsort(which, kind="stable")
+        clock = None
         for start in range(0, len(needed), width):
             block = needed[start : start + width]
             lo, hi = np.searchsorted(which[order], [start, start + len(block)])
             mine = order[lo:hi]
-            clock = self._compute(block)
+            clock = self._compute(block, clock)
             result[mine] = clock[row[mine], which[mine] - start] >= value[mine]
         return result
 
-    def _compute(self, block: Longs) -> Clock:
-        """The clocks [launches x nodes + 1, columns of the block]."""
+    def _compute(self, block: Longs, reuse: Clock | None = None) -> Clock:
+        """The clocks [launches x nodes + 1, columns of the block], in memory to use again."""
         nodes = len(self._graph)
-        clock = np.full((self._launches * nodes + 1, len(block)), -1, self._dtype)
+        shape = (self._launches * nodes + 1, len(block))
+        clock = np.empty(shape, self._dtype) if reuse is None or reuse.shape != shape else reuse
+        clock.fill(-1)
         self._sow(clock, block)
         for launch in range(self._launches):
             back = launch - self._edge_lag
@@ -134,15 +155,17 @@ class Clocks:
             clock[launch * len(self._graph) + node[later], place[later]] = self._full
 
     def _sweep(self, clock: Clock, source: Longs, base: int) -> None:
-        nodes, starts = self._level_node, self._level_edge
-        for a, b, lo, hi in zip(nodes[:-1], nodes[1:], starts[:-1], starts[1:], strict=True):
-            if a == b:
-                continue
-            known = clock[source[lo:hi]]
-            if hi - lo != b - a:
-                known = np.maximum.reduceat(known, self._node_start[a:b] - lo, axis=0)
-            target = base + self._node[a:b]
-            clock[target] = np.maximum(clock[target], known)
+        for nodes, edges, width in self._steps:
+            target = base + self._node[nodes]
+            known = clock[target]
+            if width:
+                for k in range(width):
+                    np.maximum(known, clock[source[edges][k::width]], out=known)
+            else:
+                start = self._node_start[nodes] - edges.start
+                each = np.maximum.reduceat(clock[source[edges]], start, axis=0)
+                np.maximum(known, each, out=known)
+            clock[target] = known
 
 
 Seeds = list[tuple[Longs, Longs, Longs, Longs]]
@@ -163,10 +186,10 @@ def _seeds(columns: Columns, arrivals: Arrivals, graph: SyncGraph, numbers: Colu
         base = graph.rows + graph.arrivals
         lane = np.flatnonzero(columns.static & (columns.lane_size > 0)).astype(np.int64)
         tail = columns.lane_order[columns.lane_start[lane + 1] - 1]
-        value = 2 * columns.seq[tail] + ~columns.deferred[tail]
-        add(base + columns.rank[tail], numbers.lane(lane), value, lasting=True)
-        task = np.flatnonzero(columns.queued).astype(np.int64)
-        value = longs(~columns.deferred[task])
+        # A launch ends when all its tasks have ended and their transfers have landed.
+        add(base + columns.rank[tail], numbers.lane(lane), 2 * columns.seq[tail] + 1, lasting=True)
+        task = np.flatnonzero(columns.queued | columns.loose).astype(np.int64)
+        value = np.ones_like(task)
         add(base + columns.rank[task], numbers.task(task), value, lasting=False)
     return seeds
 

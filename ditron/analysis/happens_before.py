@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ditron.analysis.arrays import changes, last_of_run, longs, offsets, spans
+from ditron.analysis.arrays import changes, longs, offsets, spans
 from ditron.analysis.arrivals import Arrivals, Columns, find_arrivals
 from ditron.analysis.clocks import Clocks
 from ditron.analysis.deadlock import check_deadlock
@@ -56,6 +56,9 @@ class HappensBefore:
         column = np.where(single, numbers.task(a), numbers.lane(lane))
         result = (columns.lane[b] == lane) & ((gap > 0) | (seq < columns.seq[b])) & ~single
         result &= gap >= 0
+        # The host's accesses are before the begin and after the end of its rank's launch.
+        with_host = columns.acquires[a] | columns.releases[b]
+        result |= with_host & (gap == 0) & (columns.rank[a] == columns.rank[b]) & (a != b)
         self._ask(result, row, column, np.where(single, 1, 2 * seq + 1))
         loose = columns.loose[a]
         if loose.any():
@@ -119,6 +122,7 @@ def happens_before(plan: Plan) -> HappensBefore:
         PlanError: tables that mean nothing.
     """
     columns = Columns(plan)
+    _check_hand_overs(columns)
     if plan.boundary is Boundary.PERSISTENT and columns.queued.any():
         message = f"plan {plan.name} has queues in persistent launches: use boundary stream"
         raise PlanError(message)
@@ -136,6 +140,30 @@ def happens_before(plan: Plan) -> HappensBefore:
     order = HappensBefore(columns, arrivals, graph)
     _check_separation(order)
     return order
+
+
+def _check_hand_overs(columns: Columns) -> None:
+    """The host acts outside of a launch, so what it does waits for nothing and tells nobody.
+
+    An acquire tells that the host is done, and a release waits until it may go on; they must not
+    stand behind or before other work of a lane that does the opposite.
+    """
+    plan, lane, seq = columns.plan, columns.lane, columns.seq
+    waits, tells = np.zeros(len(lane), np.bool_), np.zeros(len(lane), np.bool_)
+    waits[plan.waits.task] = True
+    tells[plan.notifies.task] = True
+    first_wait = np.full(len(columns.lane_size), np.iinfo(np.int64).max)
+    np.minimum.at(first_wait, lane[waits], seq[waits])
+    last_tell = np.full(len(columns.lane_size), -1)
+    np.maximum.at(last_tell, lane[tells], seq[tells])
+    late = columns.acquires & (first_wait[lane] <= seq)
+    early = columns.releases & (last_tell[lane] >= seq)
+    bad = np.flatnonzero(late | early)
+    if len(bad):
+        task = int(bad[0])
+        rule = "waits for nothing before it" if late[task] else "raises no signal after it"
+        message = f"{plan.describe_task(task)} hands a buffer over, so its lane {rule}"
+        raise PlanError(message, task_location(plan, task))
 
 
 def _explain_inexact(columns: Columns, arrivals: Arrivals) -> tuple[str, str | None]:
@@ -166,14 +194,13 @@ def _explain_inexact(columns: Columns, arrivals: Arrivals) -> tuple[str, str | N
 def _check_separation(order: HappensBefore) -> None:
     """Every wait of a launch is before every increment of the slot's next use, or one lane's.
 
-    Only the last waiter and the first notifier of each static lane need comparing.
+    Only the first notifier of each static lane needs comparing.
     """
     columns, plan = order.columns, order.plan
     waits, notifies = plan.waits, plan.notifies
-    shared = ~order.arrivals.ordered
-    wait = _ends_by_lane(columns, longs(waits.slot), longs(waits.task), longs(waits.lag), last=True)
-    wait = wait[shared[waits.slot[wait]]]
-    note = _ends_by_lane(columns, longs(notifies.slot), longs(notifies.task), None, last=False)
+    wait = order.graph.waits
+    wait = wait[~order.arrivals.ordered[waits.slot[wait]]]
+    note = _first_notifies(columns)
     start = offsets(longs(notifies.slot)[note], len(plan.slots))
     slot = longs(waits.slot)[wait]
     many = start[slot + 1] - start[slot]
@@ -190,16 +217,13 @@ def _check_separation(order: HappensBefore) -> None:
             raise RaceError(message, where)
 
 
-def _ends_by_lane(
-    columns: Columns, slot: Longs, task: Longs, lag: Longs | None, *, last: bool
-) -> Longs:
-    """Rows that are the last (or first) on their slot, lag and static lane, sorted by slot."""
-    lane = columns.lane[task]
-    lane = np.where(columns.queued[task], len(columns.lane_size) + task, lane)
-    lag = np.zeros_like(slot) if lag is None else lag
-    rows = np.lexsort((columns.seq[task], lane, lag, slot))
-    first = changes(slot[rows], lag[rows], lane[rows])
-    return longs(rows[last_of_run(first) if last else first])
+def _first_notifies(columns: Columns) -> Longs:
+    """Rows of notifies that are the first on their slot and static lane, sorted by slot."""
+    notifies = columns.plan.notifies
+    task, slot = longs(notifies.task), longs(notifies.slot)
+    lane = np.where(columns.queued[task], len(columns.lane_size) + task, columns.lane[task])
+    rows = np.lexsort((columns.seq[task], lane, slot))
+    return longs(rows[changes(slot[rows], lane[rows])])
 
 
 def _explain_separation(plan: Plan, wait: int, notify: int) -> tuple[str, str | None]:

@@ -23,7 +23,8 @@ class SyncGraph:
 
     `row_task` [R] is the task of each row, `last_row` [T] the row at or before a task on its lane
     in the same launch (-1: none), `lane_tail` [L] the last row of each lane (-1: none). Edges are
-    `source`, `target`, `lag` [E].
+    `source`, `target`, `lag` [E]. `waits` are the rows of the plan's waits that do not repeat an
+    earlier one of their static lane: what such a one waits for has come before.
     """
 
     row_task: Longs
@@ -34,6 +35,7 @@ class SyncGraph:
     source: Longs
     target: Longs
     lag: Longs
+    waits: Longs
 
     @property
     def rows(self) -> int:
@@ -54,9 +56,13 @@ class SyncGraph:
         return not (self.level < 0).any()
 
     def task_order(self, columns: Columns) -> Longs:
-        """Each task's place in one order of a launch that agrees with happens-before."""
+        """Each task's place in one order of a launch that agrees with happens-before.
+
+        What the host does comes before and after everything else of the launch.
+        """
         level = np.append(self.level, -1)[self.last_row]
-        order = np.lexsort((columns.lane, columns.seq, level))
+        phase = longs(columns.releases) - longs(columns.acquires)
+        order = np.lexsort((columns.lane, columns.seq, level, phase))
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         return longs(place)
@@ -130,7 +136,7 @@ class _Builder:
             self._boundary_edges(rows + many)
         source, target, lag = (np.concatenate(c) for c in zip(*self.edges, strict=True))
         return SyncGraph(
-            self.row_task, self.last_row, self.lane_tail, many, ends, source, target, lag
+            self.row_task, self.last_row, self.lane_tail, many, ends, source, target, lag, waits
         )
 
     def _edge(self, source: Longs, target: Longs, lag: Longs | int) -> None:
