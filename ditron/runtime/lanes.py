@@ -32,6 +32,7 @@ class Binder:
             if op.kind is OpKind.CALL and op.kernel not in kernels:
                 msg = f"@{op.name} calls kernel {op.kernel!r}, which the source does not define"
                 raise PlanError(msg, op.location)
+        _check_boxes(plan)
         self._plan = plan
         self._heap = heap
         self._kernels = kernels
@@ -89,6 +90,23 @@ class Binder:
         if all(self._empty[a] for a in written):
             return None
         return partial(self._kernels[op.kernel], *map(self.view, accesses))
+
+
+def _check_boxes(plan: Plan) -> None:
+    """A view must lie in what its buffer has on the rank: kernels can touch no more than that."""
+    a = plan.accesses
+    extent = np.ones((len(plan.buffers), plan.ranks, a.lo.shape[1]), np.int64)
+    for row, buffer in enumerate(plan.buffers):
+        extent[row, :, : len(buffer.capacity)] = buffer.extent
+    outside = ((a.lo < 0) | (a.hi > extent[a.buffer, a.rank])).any(axis=1) & ~a.empty
+    for access in np.flatnonzero(outside)[:1]:
+        task, buffer = int(a.task[access]), plan.buffers[int(a.buffer[access])]
+        msg = (
+            f"{plan.describe_task(task)} touches {buffer.name} at rank {a.rank[access]}"
+            f" from {a.lo[access].tolist()} to {a.hi[access].tolist()},"
+            f" which has {extent[a.buffer[access], a.rank[access]].tolist()}"
+        )
+        raise PlanError(msg, plan.ops[int(plan.tasks.op[task])].location)
 
 
 def rank_lanes(plan: Plan, rank: int) -> list[int]:

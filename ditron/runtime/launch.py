@@ -32,6 +32,7 @@ sys.modules["ditron"].__path__ = [sys.argv[3]]
 from ditron.runtime.zygote import main
 main(int(sys.argv[1]))
 """
+_START_BOUND_S = 120.0  # until the zygote has imported torch, on a busy machine
 _EXIT_BOUND_S = 5.0
 
 
@@ -80,12 +81,15 @@ class Zygote:
             socket.send_fds(self._socket, [wire.REQUEST.pack(ranks)], fds)
         for sock in theirs:
             sock.close()
-        pids = wire.exactly(pool, 4 * ranks)
+        pool.settimeout(_START_BOUND_S)
+        pids: bytes | None = None
+        with suppress(TimeoutError):
+            pids = wire.exactly(pool, 4 * ranks)
         if pids is None:
             for sock in (pool, *(pair[0] for pair in pairs)):
                 sock.close()
             self.stop()
-            msg = f"the process that starts ranks has died ({self._process.poll()}); see stderr"
+            msg = "the process that starts ranks did not; what it says is on stderr"
             raise LaunchError(msg)
         return RankProcesses(pool, [pair[0] for pair in pairs], list(memoryview(pids).cast("i")))
 

@@ -70,7 +70,7 @@ class Rank:
         steps.enter(self.epoch)
         self._control[HEADS_WORD:] = 0
         self._control[RUNNING_WORD] = -1
-        self._control[EPOCH_WORD] = self.epoch
+        self._control[EPOCH_WORD] = self.epoch & 0x7FFFFFFF  # for reports
         return steps
 
     def launch(self) -> None:
