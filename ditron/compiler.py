@@ -22,8 +22,9 @@ from ditron.analysis.symbols import find_task_program, kernels
 from ditron.backends.base import Backend, Executor
 from ditron.backends.cpu import CPU
 from ditron.builder.task import Program
-from ditron.errors import InputError, LaunchError, OptionError
+from ditron.errors import InputError, OptionError
 from ditron.ir import task
+from ditron.passes.lower_to_shmem import TransportName
 from ditron.pipelines import default_pipeline, transport_pipeline
 from ditron.plan.machine import Machine, load_machine
 from ditron.plan.options import Options
@@ -33,7 +34,7 @@ from ditron.plan.tables import Plan, Role
 from ditron.runtime.reference import check_tensors
 
 BACKENDS: dict[str, Backend] = {"cpu": CPU}
-TRANSPORTS = {"cpu": "posix"}
+TRANSPORTS: dict[str, TransportName] = {"cpu": "posix"}
 
 Tensors = Mapping[str, torch.Tensor]
 

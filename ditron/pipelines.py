@@ -15,7 +15,7 @@ from ditron.passes.fuse_tiles import FuseTilesPass
 from ditron.passes.infer_placements import InferPlacementsPass
 from ditron.passes.insert_signals import InsertSignalsPass
 from ditron.passes.lower_task_to_device import LowerTaskToDevicePass
-from ditron.passes.lower_to_shmem import LowerToShmemPass
+from ditron.passes.lower_to_shmem import LowerToShmemPass, TransportName
 from ditron.passes.order_tiles import OrderTilesPass
 from ditron.passes.plan_memory import PlanMemoryPass
 from ditron.passes.schedule_tasks import ScheduleTasksPass
@@ -66,6 +66,7 @@ def default_pipeline(options: Options, machine: str) -> list[ModulePass]:
     ]
 
 
-def transport_pipeline(transport: str) -> list[ModulePass]:
+def transport_pipeline(transport: TransportName) -> list[ModulePass]:
     """From verified device IR to what a backend emits."""
-    return [LowerToShmemPass(transport)]  # type: ignore[arg-type]
+    passes: list[ModulePass] = [LowerToShmemPass(transport)]
+    return passes

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import networkx as nx
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from ditron.analysis.arrays import changes, last_of_run, longs, spans
 from ditron.analysis.pairing import Pairing
@@ -54,7 +53,7 @@ def plan_slots(plan: Plan, pairing: Pairing, setters: Collection[int] = ()) -> S
 
     `setters` are ops that can only set a slot, so that each of their events needs its own.
     """
-    if any(order is LaneOrder.QUEUE for order in plan.lanes.order):
+    if LaneOrder.QUEUE in plan.lanes.order:
         raise PlanError("queue lanes cannot be given signals yet: use static lanes")
     parts = [_data_rows(plan, pairing), _credit_rows(plan, pairing)]
     event, waiter, lag = (np.concatenate(p) for p in zip(*parts, strict=True))
@@ -158,20 +157,22 @@ class _Uses:
     def arrays(self, lag: Longs) -> tuple[Longs, tuple[tuple[int, int], ...]]:
         """Slots that share an op that raises them or an op that waits go into one array."""
         op, many = longs(self.plan.tasks.op), len(self.plan.ops)
-        ends = len(self.rank)
-        raised = ends + lag[self.event_slot] * 2 * many + op[self.event]
-        awaited = ends + (lag[self.waiter_slot] * 2 + 1) * many + op[self.waiter]
-        size = ends + (int(lag.max(initial=0)) + 1) * 2 * many
-        rows = np.concatenate([self.event_slot, self.waiter_slot])
-        links = (np.ones(len(rows)), (rows, np.concatenate([raised, awaited])))
-        _, part = connected_components(coo_array(links, shape=(size, size)), directed=False)
-        first = self._smallest(op[self.waiter], self.waiter_slot)
+        raised = lag[self.event_slot] * 2 * many + op[self.event]
+        awaited = (lag[self.waiter_slot] * 2 + 1) * many + op[self.waiter]
+        ends = np.concatenate([raised, awaited])
+        slot = np.concatenate([self.event_slot, self.waiter_slot])
+        links = np.unique(np.stack([awaited[_first_of(self.waiter_slot)][slot], ends]), axis=1)
+        graph: nx.Graph[int] = nx.Graph(zip(*links.tolist(), strict=True))
         heads: dict[int, tuple[int, int]] = {}
-        for number, head, delay in zip(part[:ends], first, lag, strict=True):
-            heads[number] = min(heads.get(number, (many, 0)), (int(head), int(delay)))
-        names = sorted(heads.values())
-        places = {number: names.index(head) for number, head in heads.items()}
-        return longs([places[number] for number in part[:ends]]), tuple(names)
+        for part in nx.connected_components(graph):
+            waiters = [divmod(end, 2 * many) for end in part if end % (2 * many) >= many]
+            head = min((place - many, delay) for delay, place in waiters)
+            heads.update(dict.fromkeys(part, head))
+        names = sorted(set(heads.values()))
+        number = np.zeros(int(ends.max(initial=0)) + 1, np.int64)
+        for end, head in heads.items():
+            number[end] = names.index(head)
+        return number[awaited[_first_of(self.waiter_slot)]], tuple(names)
 
     def numberings(self, array: Longs) -> tuple[Longs, ...]:
         """Ways to number the slots of each (array, rank) from 0."""
@@ -208,6 +209,11 @@ class _Uses:
         result = np.full(len(self.rank), 1 << 60)
         np.minimum.at(result, slot, value)
         return result
+
+
+def _first_of(slot: Longs) -> Longs:
+    """For each slot, its first row."""
+    return np.unique(slot, return_index=True)[1]
 
 
 def _dense(*columns: Longs, keys: int = 2) -> Longs:

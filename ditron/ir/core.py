@@ -54,7 +54,7 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 
-class _Shaped(ParametrizedAttribute, TypeAttribute):
+class Shaped(ParametrizedAttribute, TypeAttribute):
     """`<128x64xbf16>`: a static shape and an element type."""
 
     shape: ArrayAttr[IntAttr]
@@ -82,10 +82,12 @@ class _Shaped(ParametrizedAttribute, TypeAttribute):
 
 
 @irdl_attr_definition
-class ViewType(_Shaped):
+class ViewType(Shaped):
     """A box of a buffer; the shape is its capacity, clipped at run time."""
 
     name = "core.view"
+    shape: ArrayAttr[IntAttr]
+    element_type: Attribute
 
     @staticmethod
     def get(dims: Sequence[int], element: Attribute) -> ViewType:
@@ -93,10 +95,12 @@ class ViewType(_Shaped):
 
 
 @irdl_attr_definition
-class TileType(_Shaped):
+class TileType(Shaped):
     """A tile held in registers or shared memory."""
 
     name = "core.tile"
+    shape: ArrayAttr[IntAttr]
+    element_type: Attribute
 
     @staticmethod
     def get(dims: Sequence[int], element: Attribute) -> TileType:
@@ -146,7 +150,7 @@ class StoreOp(IRDLOperation):
 
 
 def _same(op: IRDLOperation, a: Attribute, b: Attribute) -> None:
-    assert isinstance(a, _Shaped) and isinstance(b, _Shaped)
+    assert isinstance(a, Shaped) and isinstance(b, Shaped)
     if (a.dims, a.element_type) != (b.dims, b.element_type):
         raise VerifyException(f"{op.name}: {a} and {b} do not hold the same tile")
 

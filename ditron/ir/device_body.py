@@ -325,7 +325,7 @@ class Wait(IRDLOperation):
         return 0 if self.lag is None else self.lag.value.data
 
     def verify_(self) -> None:
-        if len(self.at.data) != 2 or len(self.value.data) != 1:  # noqa: PLR2004
+        if len(self.at.data) != 2 or len(self.value.data) != 1:
             raise VerifyException("device.wait takes [first slot, slots] and one value")
 
 

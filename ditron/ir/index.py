@@ -117,13 +117,11 @@ def parse_expr(parser: AttrParser, atom: Callable[[], Expr | None], level: int =
 
 
 def _parse_operator(parser: AttrParser, level: int) -> str | None:
+    for sign in ("+", "-", "*"):
+        if PRECEDENCE[sign] >= level and parser.parse_optional_punctuation(sign) is not None:
+            return sign
     for op, precedence in PRECEDENCE.items():
-        if precedence < level:
-            continue
-        if op in "+-*":
-            if parser.parse_optional_punctuation(op) is not None:  # type: ignore[arg-type]
-                return op
-        elif parser.parse_optional_keyword(op) is not None:
+        if op.isalpha() and precedence >= level and parser.parse_optional_keyword(op) is not None:
             return op
     return None
 
@@ -155,7 +153,7 @@ class Indices(CustomDirective):
     args: VariadicOperandVariable
     exprs: AttributeVariable
 
-    def parse(self, parser: Parser, state: ParsingState) -> bool:
+    def parse(self, parser: Parser, state: ParsingState) -> None:
         operands: list[UnresolvedOperand] = []
         seen: dict[str, int] = {}
 
@@ -174,7 +172,6 @@ class Indices(CustomDirective):
         )
         self.args.set(state, operands)
         self.exprs.set(state, ExprsAttr(tuple(exprs)))
-        return True
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         state.print_whitespace(printer)

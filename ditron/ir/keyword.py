@@ -24,9 +24,8 @@ class Keyword(CustomDirective):
 
     attr: AttributeVariable
 
-    def parse(self, parser: Parser, state: ParsingState) -> bool:
+    def parse(self, parser: Parser, state: ParsingState) -> None:
         self.attr.set(state, StringAttr(parser.parse_identifier()))
-        return True
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         state.print_whitespace(printer)

@@ -168,7 +168,7 @@ def _settings(options: OpOptions) -> Iterator[tuple[str, str]]:
 def _tile(sizes: Sequence[int]) -> tuple[int, int] | None:
     if not sizes:
         return None
-    if len(sizes) != 2:  # noqa: PLR2004
+    if len(sizes) != 2:
         raise OptionError(f"tile is two sizes, got {len(sizes)}")
     return (sizes[0], sizes[1])
 

@@ -175,7 +175,7 @@ class Collective:
         tile = self.op.choice.tile or (64, 4096)
         blocks = (1,) * (len(dims) - len(tile)) + tuple(tile[-len(dims) :])
         tilings = [tile_dim(d, b) for d, b in zip(dims, blocks, strict=True)]
-        names = ("m", "n") if len(dims) == 2 else tuple(f"i{d}" for d in range(len(dims)))  # noqa: PLR2004
+        names = ("m", "n") if len(dims) == 2 else tuple(f"i{d}" for d in range(len(dims)))
         bounds = {name: t.bounds[0] for name, t in zip(names, tilings, strict=True)}
         grid = self.grid("reduce", "sm", bounds)
         spans = [(t.offset([grid[n]]), t.size([grid[n]])) for n, t in zip(names, tilings, strict=True)]

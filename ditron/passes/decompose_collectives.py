@@ -126,7 +126,7 @@ def all_gather_in_place(this: Collective) -> None:
 def _turn_to_shard(view: device.ViewOp, this: Collective) -> None:
     grid = view.parent_op()
     assert isinstance(grid, device.GridOp)
-    bounds = dict(zip(grid.body.block.args, grid.dims, strict=True))
+    bounds: dict[SSAValue, int] = dict(zip(grid.body.block.args, grid.dims, strict=True))
     offsets = list(view.offset_exprs)
     owner, offsets[this.dim] = split_at_shards(offsets[this.dim], this.shard, bounds)
     turned = device.ViewOp(

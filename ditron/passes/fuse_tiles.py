@@ -50,7 +50,7 @@ def _candidates(
             continue
         views = [use.operation for use in buffer.result.uses]
         grids = {v.parent_op() for v in views if isinstance(v, device.ViewOp)}
-        if len(grids) != 2 or not all(isinstance(v, device.ViewOp) for v in views):  # noqa: PLR2004
+        if len(grids) != 2 or not all(isinstance(v, device.ViewOp) for v in views):
             continue
         first, second = sorted(
             (g for g in grids if isinstance(g, device.GridOp)), key=_place
@@ -88,7 +88,9 @@ Box = tuple[SSAValue, tuple[Expr, ...], tuple[Expr, ...], Expr | None]
 
 def _box(view: device.ViewOp, grid: device.GridOp, of: device.GridOp) -> Box:
     """What a view of one grid stands for, told in the coordinates of another."""
-    new = dict(zip(grid.body.block.args, of.body.block.args, strict=True))
+    new: dict[SSAValue, SSAValue] = dict(
+        zip(grid.body.block.args, of.body.block.args, strict=True)
+    )
 
     def turn(expr: Expr) -> Expr:
         match expr:
@@ -132,7 +134,7 @@ def _fuse(
             if box not in boxes:
                 boxes[box] = grid.view(*box[:3], view.result.type.dims, box[3])
         arguments.append(row)
-    written = [b for b, v in zip(arguments[1], second.views, strict=True) if _writes(consumer, second, v)]
+    written = [box for i, box in enumerate(arguments[1]) if consumer.writes(i)]
     order = sorted(boxes, key=lambda box: box in written)
     kernel = _join(producer, consumer, arguments, order, [boxes[b] for b in order])
     grid.add(device.CallOp(consumer.kernel_name, [boxes[b] for b in order]))
@@ -147,10 +149,6 @@ def _call(grid: device.GridOp) -> device.CallOp:
     call = grid.body_op
     assert isinstance(call, device.CallOp)
     return call
-
-
-def _writes(func: core.FuncOp, grid: device.GridOp, view: device.ViewOp) -> bool:
-    return func.writes(next(i for i, v in enumerate(grid.views) if v is view))
 
 
 def _replace(old: Operation, new: Operation) -> None:
@@ -177,8 +175,11 @@ def _join(
     loaded: dict[SSAValue, SSAValue] = {}
     handed: SSAValue | None = None
     for old, row in zip((producer, consumer), arguments, strict=True):
-        of = {a: args[b] if b is not None else None for a, b in zip(old.body.block.args, row, strict=True)}
-        values: dict[SSAValue, SSAValue] = {a: v for a, v in of.items() if v is not None}
+        of: dict[SSAValue, SSAValue | None] = {
+            arg: None if box is None else args[box]
+            for arg, box in zip(old.body.block.args, row, strict=True)
+        }
+        values = {arg: view for arg, view in of.items() if view is not None}
         for op in old.body.block.ops:
             if isinstance(op, core.StoreOp) and of[op.view] is None:
                 handed = values[op.tile]

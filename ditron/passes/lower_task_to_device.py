@@ -273,7 +273,7 @@ def _first_output(value: SSAValue) -> Operation | None:
 
 
 def _dim_names(d: int, tiling: DimTiling) -> tuple[str, ...]:
-    tile, shard = (("m", "p"), ("n", "q"))[d] if d < 2 else (f"i{d}", f"p{d}")  # noqa: PLR2004
+    tile, shard = (("m", "p"), ("n", "q"))[d] if d < 2 else (f"i{d}", f"p{d}")
     return (shard, tile) if tiling.shard else (tile,)
 
 

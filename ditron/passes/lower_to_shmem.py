@@ -25,6 +25,9 @@ from ditron.ir import device, shmem
 from ditron.ir.locations import op_location
 
 
+TransportName = Literal["posix", "peer", "nvshmem", "rocshmem", "copy-engine"]
+
+
 @dataclass(frozen=True)
 class Transport:
     """What a transport can do: transfers, notify verbs, what a notify may follow, in-place access."""
@@ -38,7 +41,7 @@ class Transport:
 _BOTH, _VERBS = frozenset({"put", "get"}), frozenset({"add", "set"})
 _ORDERED = frozenset({"end", "put", "fence", "quiet"})
 
-TRANSPORTS: dict[str, Transport] = {
+TRANSPORTS: dict[TransportName, Transport] = {
     "posix": Transport(_BOTH, _VERBS, _ORDERED, in_place=True),
     "peer": Transport(_BOTH, _VERBS, frozenset({"end", "put"}), in_place=True),
     "nvshmem": Transport(_BOTH, _VERBS, _ORDERED, in_place=True),
@@ -60,7 +63,7 @@ class LowerToShmemPass(ModulePass):
 
     name = "lower-to-shmem"
 
-    transport: Literal["posix", "peer", "nvshmem", "rocshmem", "copy-engine"] = "posix"
+    transport: TransportName = "posix"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         transport = TRANSPORTS[self.transport]

@@ -113,7 +113,7 @@ def binary(op: str, lhs: Expr | int, rhs: Expr | int) -> Expr:
     """`lhs op rhs`, folded where that needs no algebra."""
     a, b = as_expr(lhs), as_expr(rhs)
     if isinstance(a, Const) and isinstance(b, Const):
-        return Const(int(OPERATORS[op](np.int64(a.value), np.int64(b.value))))  # type: ignore[arg-type]
+        return Const(int(OPERATORS[op](np.array(a.value), np.array(b.value))))
     if _neutral(op, b) or (op in ("floordiv", "mod") and a == Const(0)):
         return a
     if op in ("+", "-") and isinstance(b, Const) and b.value < 0:

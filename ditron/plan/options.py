@@ -30,7 +30,7 @@ class OpOptions:
             parse_algorithm(self.algorithm)
         if self.chunk_bytes is not None and self.chunk_bytes < 1:
             raise OptionError(f"chunk_bytes is at least 1, got {self.chunk_bytes}")
-        if self.tile is not None and (len(self.tile) != 2 or min(self.tile) < 1):  # noqa: PLR2004
+        if self.tile is not None and (len(self.tile) != 2 or min(self.tile) < 1):
             raise OptionError(f"tile is two positive sizes such as (128, 256), got {self.tile}")
 
 

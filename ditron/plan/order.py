@@ -138,7 +138,7 @@ def _affine(want: Values, terms: Sequence[Term]) -> Iterator[Term]:
 def _modular(want: Values, features: Sequence[Term]) -> Iterator[Term]:
     """`(x + c) mod n`, `(x + y + c) mod n` and so on, n the number of values from 0 on."""
     n = int(want.max()) + 1
-    if int(want.min()) < 0 or n < 2:  # noqa: PLR2004 - mod 1 is the constant 0
+    if int(want.min()) < 0 or n < 2:  # mod 1 is the constant 0
         return
     for expr, values in features:
         for sign in (1, -1):
@@ -170,7 +170,7 @@ def _conjunction(mask: Mask, features: Sequence[Feature]) -> Expr | None:
         if best is None or not (rest & ~best[1]).any():
             return None
         chosen.append(best[0])
-        rest = rest & best[1]
+        rest = np.logical_and(rest, best[1])
     if rest.any() or not chosen:
         return None
     result = chosen[0]

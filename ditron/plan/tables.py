@@ -15,8 +15,9 @@ Semantics of a launch e = 1, 2, ...: with q(e) = (e - 1) div copies,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag, StrEnum
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -197,7 +198,7 @@ class Accesses:
 
     @property
     def empty(self) -> Bools:
-        return (self.hi <= self.lo).any(axis=1)
+        return np.any(self.hi <= self.lo, axis=1)
 
 
 @dataclass(frozen=True)
@@ -268,7 +269,7 @@ class Plan:
         """The tasks of each lane in the order they run."""
         order = np.lexsort((self.tasks.seq, self.tasks.lane)).astype(np.int32)
         bounds = np.searchsorted(self.tasks.lane[order], np.arange(len(self.lanes) + 1))
-        return [order[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [order[a:b] for a, b in pairwise(bounds.tolist())]
 
     def accesses_of(self, task: int) -> range:
         """Rows of `accesses` that belong to a task."""
@@ -284,8 +285,8 @@ class Plan:
 
     def describe_task(self, task: int) -> str:
         """`@matmul[3, 0] on rank 2 (sm 0, 5th)`, for messages."""
-        op = self.ops[self.tasks.op[task]]
-        lane = self.tasks.lane[task]
+        op = self.ops[int(self.tasks.op[task])]
+        lane = int(self.tasks.lane[task])
         coords = ", ".join(map(str, self.tasks.coords[task][: self.grid_rank(task)]))
         return (
             f"@{op.name}[{coords}] on rank {self.tasks.rank[task]}"
@@ -300,7 +301,7 @@ class Plan:
 
     def describe_slot(self, slot: int) -> str:
         """`%ready[3] at rank 1`, for messages."""
-        name = self.signals[self.slots.signals[slot]]
+        name = self.signals[int(self.slots.signals[slot])]
         return f"%{name}[{self.slots.index[slot]}] at rank {self.slots.rank[slot]}"
 
 
@@ -308,8 +309,3 @@ def _rows(key: Ints, value: int) -> range:
     lo, hi = np.searchsorted(key, [value, value + 1])
     return range(int(lo), int(hi))
 
-
-def table_arrays(table: object) -> dict[str, np.ndarray]:
-    """The numpy columns of one of the tables above, by name."""
-    columns = {f.name: getattr(table, f.name) for f in fields(table)}  # type: ignore[arg-type]
-    return {k: v for k, v in columns.items() if isinstance(v, np.ndarray)}
