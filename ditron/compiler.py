@@ -39,7 +39,7 @@ TRANSPORTS: dict[str, TransportName] = {"cpu": "posix"}
 Tensors = Mapping[str, torch.Tensor]
 
 
-def compile(
+def compile(  # noqa: A001 - the public name, as torch has it
     program: Program,
     target: str = "cpu",
     machine: str | None = None,

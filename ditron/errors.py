@@ -1,8 +1,8 @@
 """Every error that ditron raises on purpose.
 
 An error says what was expected, what came, where, and what to do. `where` is the user's own
-`file:line` when it is known. Faults in IR derive from xDSL's exceptions in `ditron.ir`, since xDSL's
-driver reports those; everything else is in this tree.
+`file:line` when it is known. Faults in IR derive from xDSL's exceptions in `ditron.ir`, since
+xDSL's driver reports those; everything else is in this tree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Expand a device program into a plan: every task of every rank, as numpy tables.
 
-Each index expression is evaluated once over (rank x grid), broadcasting, so that a million tasks cost
-a few vectorised operations.
+Each index expression is evaluated once over (rank x grid), broadcasting, so that a million tasks
+cost a few vectorised operations.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from ditron.analysis.arrays import longs
 from ditron.analysis.symbols import device_program, kernels
 from ditron.errors import PlanError
 from ditron.ir import core, device
@@ -23,8 +24,10 @@ from ditron.plan.tables import (
     DTYPE_BYTES,
     Accesses,
     After,
+    Bools,
     Boundary,
     Buffer,
+    Ints,
     LaneKind,
     LaneOrder,
     Lanes,
@@ -76,11 +79,9 @@ class Grid:
     def of(self, args: Sequence[SSAValue], exprs: ExprsAttr) -> list[Values]:
         """Each expression for every task."""
         env = [self.values[a] for a in args]
-        return [
-            np.broadcast_to(evaluate(e, env), self.shape).reshape(-1) for e in exprs.data
-        ]
+        return [np.broadcast_to(evaluate(e, env), self.shape).reshape(-1) for e in exprs.data]
 
-    def mask(self, args: Sequence[SSAValue], exprs: ExprsAttr | None) -> Values:
+    def mask(self, args: Sequence[SSAValue], exprs: ExprsAttr | None) -> Bools:
         """A predicate for every task; absent means true."""
         if exprs is None:
             return np.ones(self.tasks, dtype=np.bool_)
@@ -227,7 +228,7 @@ class _Expansion:
                 self._notify(child, grid)
         self.count += grid.tasks
 
-    def _schedule(self, grid: Grid, rank: Values) -> Values:
+    def _schedule(self, grid: Grid, rank: Values) -> Bools:
         """Record the grid's tasks; returns which of them are not masked."""
         schedule = grid.op.schedule
         lane, keys = np.zeros(grid.tasks, np.int64), list[Values]()
@@ -253,7 +254,7 @@ class _Expansion:
         return exists
 
     def _grid_accesses(
-        self, grid: Grid, rank: Values, exists: Values
+        self, grid: Grid, rank: Values, exists: Bools
     ) -> Iterator[dict[str, Values]]:
         body = grid.op.body_op
         task = self.count + np.arange(grid.tasks)
@@ -264,17 +265,17 @@ class _Expansion:
             yield _columns(task, Mode.WRITE, buffer, rank, np.zeros_like(hi), hi)
             return
         views = grid.op.views
-        owners, los, his = zip(*(self._box(v, grid, rank) for v in views), strict=True)
+        boxes = [self._box(view, grid, rank) for view in views]
+        sizes = [hi - lo for _, lo, hi in boxes]
         if isinstance(body, device.Transfer):
-            size = np.minimum(his[0] - los[0], his[1] - los[1])
-            his = tuple(lo + size for lo in los)
-        his = tuple(np.where(exists[:, None], hi, lo) for lo, hi in zip(los, his, strict=True))
+            sizes = [np.minimum(*sizes)] * 2
+        sizes = [np.where(exists[:, None], size, 0) for size in sizes]
         buffers = [self.buffers[v.buffer] for v in views]
-        self._work(grid, [hi - lo for lo, hi in zip(los, his, strict=True)], buffers)
-        for mode, buffer, owner, lo, hi in zip(
-            self._modes(body), buffers, owners, los, his, strict=True
+        self._work(grid, sizes, buffers)
+        for mode, buffer, (owner, lo, _), size in zip(
+            self._modes(body), buffers, boxes, sizes, strict=True
         ):
-            yield _columns(task, mode, buffer, owner, lo, hi)
+            yield _columns(task, mode, buffer, owner, lo, lo + size)
 
     def _modes(self, body: Operation) -> list[Mode]:
         if isinstance(body, device.Transfer):
@@ -289,9 +290,7 @@ class _Expansion:
             for i in args
         ]
 
-    def _box(
-        self, view: device.ViewOp, grid: Grid, rank: Values
-    ) -> tuple[Values, Values, Values]:
+    def _box(self, view: device.ViewOp, grid: Grid, rank: Values) -> tuple[Values, Values, Values]:
         """Owner [T] and clipped box lo, hi [T, D] of a view for every task."""
         owner = rank
         if view.peer is not None:
@@ -375,9 +374,9 @@ class _Expansion:
             tasks=tasks,
             accesses=self._access_table(),
             slots=self._slot_table(),
-            waits=Waits(*self._sorted(self.waits, "task", "slot", "value", "lag")),
+            waits=Waits(**self._sorted(self.waits, "task", "slot", "value", "lag")),
             notifies=Notifies(
-                *self._sorted(self.notifies, "task", "slot", "amount", "op", "after")
+                **self._sorted(self.notifies, "task", "slot", "amount", "op", "after")
             ),
         )
 
@@ -396,8 +395,8 @@ class _Expansion:
         starts = np.searchsorted(lane[order], np.arange(len(keys)))
         seq[order] = np.arange(len(order)) - starts[lane[order]]
         lane_engine = keys // width // 2 % max(len(engines), 1)
-        names = tuple(engines[i] for i in lane_engine)
-        is_queue = keys // width % 2 == 1
+        names = tuple(engines[int(i)] for i in lane_engine)
+        is_queue: list[bool] = (keys // width % 2 == 1).tolist()
         lanes = Lanes(
             rank=_i32(keys // (width * 2 * max(len(engines), 1))),
             index=_i32(keys % width),
@@ -429,8 +428,8 @@ class _Expansion:
             ]
         columns = self._sorted(self.accesses, "task", "mode", "buffer", "rank")
         order = np.argsort(self.accesses.get("task"), kind="stable")
-        lo, hi = (self.accesses.get(n, dims)[order].astype(np.int64) for n in boxes)
-        return Accesses(*columns, lo, hi)
+        lo, hi = (longs(self.accesses.get(n, dims)[order]) for n in boxes)
+        return Accesses(**columns, lo=lo, hi=hi)
 
     def _slot_table(self) -> Slots:
         sizes = self.slot_sizes
@@ -440,20 +439,21 @@ class _Expansion:
         index = [np.tile(p, self.ranks) for p in per_rank]
         total = sum(sizes) * self.ranks
         slot, amount = self.notifies.get("slot"), self.notifies.get("amount")
-        count = np.bincount(slot, weights=amount, minlength=total) if total else []
+        count = np.zeros(total, np.int64)
+        np.add.at(count, slot, amount)
         none = [np.zeros(0, np.int64)]
         return Slots(
             _i32(np.concatenate(rank or none)),
-            _i32(np.asarray(count)),
+            _i32(count),
             np.ones(total, np.int32),
             _i32(np.concatenate(signals or none)),
             _i32(np.concatenate(index or none)),
         )
 
-    def _sorted(self, rows: _Rows, *names: str) -> list[np.ndarray]:
+    def _sorted(self, rows: _Rows, *names: str) -> dict[str, Ints]:
         """The columns, stably sorted by task."""
         order = np.argsort(rows.get("task"), kind="stable")
-        return [_i32(rows.get(name)[order]) for name in names]
+        return {name: _i32(rows.get(name)[order]) for name in names}
 
 
 def _columns(
@@ -483,5 +483,5 @@ def _dots(func: core.FuncOp) -> Iterator[tuple[int, int]]:
                 yield lhs, written[0]
 
 
-def _i32(values: Values) -> np.ndarray:
+def _i32(values: Values) -> Ints:
     return np.ascontiguousarray(values, dtype=np.int32)

@@ -20,7 +20,7 @@ from ditron.analysis.deadlock import check_deadlock
 from ditron.analysis.explain import lane_name, launches_later, task_location
 from ditron.analysis.sync_graph import SyncGraph, build_sync_graph
 from ditron.errors import PlanError, RaceError
-from ditron.plan.tables import Bools, Boundary, Longs, Plan
+from ditron.plan.tables import Bools, Boundary, Longs, OpKind, Plan
 
 # Pairs of (wait, increment) that are compared at once.
 BATCH = 1 << 22
@@ -143,27 +143,31 @@ def happens_before(plan: Plan) -> HappensBefore:
 
 
 def _check_hand_overs(columns: Columns) -> None:
-    """The host acts outside of a launch, so what it does waits for nothing and tells nobody.
+    """The host acts outside of a launch: what it does waits for nothing in it and tells nobody.
 
-    An acquire tells that the host is done, and a release waits until it may go on; they must not
-    stand behind or before other work of a lane that does the opposite.
+    So acquires start their lanes and wait for nothing, and releases end theirs and notify nobody.
     """
     plan, lane, seq = columns.plan, columns.lane, columns.seq
-    waits, tells = np.zeros(len(lane), np.bool_), np.zeros(len(lane), np.bool_)
-    waits[plan.waits.task] = True
-    tells[plan.notifies.task] = True
-    first_wait = np.full(len(columns.lane_size), np.iinfo(np.int64).max)
-    np.minimum.at(first_wait, lane[waits], seq[waits])
-    last_tell = np.full(len(columns.lane_size), -1)
-    np.maximum.at(last_tell, lane[tells], seq[tells])
-    late = columns.acquires & (first_wait[lane] <= seq)
-    early = columns.releases & (last_tell[lane] >= seq)
-    bad = np.flatnonzero(late | early)
-    if len(bad):
-        task = int(bad[0])
-        rule = "waits for nothing before it" if late[task] else "raises no signal after it"
-        message = f"{plan.describe_task(task)} hands a buffer over, so its lane {rule}"
-        raise PlanError(message, task_location(plan, task))
+    task = np.arange(len(lane))
+    late = np.isin(task, plan.waits.task) | ~columns.acquires
+    early = np.isin(task, plan.notifies.task) | ~columns.releases
+    first_late = np.full(len(columns.lane_size), len(lane))
+    np.minimum.at(first_late, lane[late], seq[late])
+    last_early = np.full(len(columns.lane_size), -1)
+    np.maximum.at(last_early, lane[early], seq[early])
+    wrong = columns.acquires & (first_late[lane] <= seq)
+    wrong |= columns.releases & (last_early[lane] >= seq)
+    if plan.boundary is not Boundary.STREAM:
+        wrong |= columns.acquires | columns.releases
+    if wrong.any():
+        bad = int(np.flatnonzero(wrong)[0])
+        kind = plan.ops[int(plan.tasks.op[bad])].kind
+        message = (
+            f"{plan.describe_task(bad)} is the host's {kind}, so its launches must be of boundary"
+            f" stream, its lane must {'start' if kind is OpKind.ACQUIRE else 'end'} with such"
+            f" tasks, and it cannot {'wait' if kind is OpKind.ACQUIRE else 'notify'}"
+        )
+        raise PlanError(message, task_location(plan, bad))
 
 
 def _explain_inexact(columns: Columns, arrivals: Arrivals) -> tuple[str, str | None]:

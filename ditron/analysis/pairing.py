@@ -1,18 +1,18 @@
 """Pairing: which tasks must follow which, because their boxes meet.
 
-This is the heart of the mid-end, and the same for every pattern: a task depends on exactly the tasks
-whose boxes meet its own on the same rank's bytes, be it that it reads what they write (RAW),
+This is the heart of the mid-end, and the same for every pattern: a task depends on exactly the
+tasks whose boxes meet its own on the same rank's bytes, be it that it reads what they write (RAW),
 overwrites what they read (WAR) or what they write (WAW). `order-tiles`, `plan-memory` and
 `insert-signals` all ask it.
 
-Program order is the order of ops, then of grid coordinates, all ranks side by side; it says which of
-two accesses comes first. After the last access of a launch comes the first of the next one, at lag 1.
-Only neighbours in that cycle are paired (last write -> read, read -> next write, write -> next write
-if nothing reads in between); all other pairs follow.
+Program order is the order of ops, then of grid coordinates, all ranks side by side; it says which
+of two accesses comes first. After the last access of a launch comes the first of the next one, at
+lag 1. Only neighbours in that cycle are paired (last write -> read, read -> next write, write ->
+next write if nothing reads in between); all other pairs follow.
 
 Memory is cut at the edges of written boxes only: no write then covers part of a cell, so that the
-cells which a box touches tell exactly which writes it meets. Accesses of one op, lane and box form a
-group, and groups are paired instead of tasks.
+cells which a box touches tell exactly which writes it meets. Accesses of one op, lane and box form
+a group, and groups are paired instead of tasks.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 from ditron.analysis.arrays import changes, last_of_run, longs, offsets, spans
 from ditron.plan.tables import (
     DTYPE_BYTES,
+    Bools,
     Boundary,
     Buffer,
     LaneOrder,
@@ -65,7 +66,7 @@ class Pairing:
     def __len__(self) -> int:
         return len(self.before)
 
-    def only(self, keep: np.ndarray) -> Pairing:
+    def only(self, keep: Bools) -> Pairing:
         """Some of the edges."""
         return replace(self, before=self.before[keep], after=self.after[keep], lag=self.lag[keep])
 
@@ -120,7 +121,7 @@ def _boxes(plan: Plan) -> _Boxes:
     )
 
 
-def memory_spaces(buffers: tuple[Buffer, ...]) -> tuple[Longs, np.ndarray]:
+def memory_spaces(buffers: tuple[Buffer, ...]) -> tuple[Longs, Bools]:
     """Number buffers so that those which share bytes share a number [B]; and which do share [B]."""
     space = np.arange(len(buffers))
     flat = np.zeros(len(buffers), np.bool_)
@@ -149,15 +150,11 @@ def byte_intervals(buffer: Buffer, lo: Longs, hi: Longs) -> tuple[Longs, Longs]:
     return flat_lo, flat_hi
 
 
-def _group(
-    plan: Plan, boxes: _Boxes
-) -> tuple[Groups, tuple[Longs, Longs, Longs, Longs]]:
+def _group(plan: Plan, boxes: _Boxes) -> tuple[Groups, tuple[Longs, Longs, Longs, Longs]]:
     """Groups, and their cells as rows (cell, program position, write, group)."""
     op, lane = longs(plan.tasks.op)[boxes.task], longs(plan.tasks.lane)[boxes.task]
     own = _position_in_op(plan, boxes, op)
-    key = np.column_stack(
-        [op, boxes.write, boxes.space, boxes.rank, lane, own, boxes.lo, boxes.hi]
-    )
+    key = np.column_stack([op, boxes.write, boxes.space, boxes.rank, lane, own, boxes.lo, boxes.hi])
     if not len(key):
         empty = np.zeros(0, np.int64)
         none = Groups(empty, empty, empty, empty, empty, np.zeros(1, np.int64), empty)
@@ -197,8 +194,10 @@ def _cells(boxes: _Boxes, row: Longs) -> tuple[Longs, Longs]:
     """Cells that each group touches: (cell number, group), memories told apart."""
     space, rank, write = boxes.space[row], boxes.rank[row], boxes.write[row]
     cells, owners, base = list[Longs](), list[Longs](), 0
-    for one in np.unique(space):
-        mine = np.flatnonzero(space == one)
+    for number in range(int(space.max()) + 1):
+        mine = np.flatnonzero(space == number)
+        if not len(mine):
+            continue
         lo, hi = boxes.lo[row[mine]], boxes.hi[row[mine]]
         written = write[mine] == 1
         owner, cell = np.arange(len(mine)), rank[mine]
@@ -248,7 +247,7 @@ def _neighbours(
     return group[before], group[after], longs(lag)
 
 
-def _ordered_anyway(plan: Plan, pairing: Pairing) -> np.ndarray:
+def _ordered_anyway(plan: Plan, pairing: Pairing) -> Bools:
     """Edges that need no signal: one static lane's own order, and launches of one rank."""
     groups, before, after = pairing.groups, pairing.before, pairing.after
     same_rank = groups.rank[before] == groups.rank[after]
@@ -259,13 +258,9 @@ def _ordered_anyway(plan: Plan, pairing: Pairing) -> np.ndarray:
     in_order = static[groups.lane[before]] & (~lands_late | plan.lanes.fifo[groups.lane[before]])
     seq = plan.tasks.seq
     follows = seq[groups.last[before]] < seq[groups.first[after]]
-    if plan.boundary is Boundary.STREAM:
-        across = same_rank
-    else:
-        across = same_lane & in_order
-    ordered = np.where(pairing.lag > 0, across, same_lane & in_order & follows)
-    hand_over = np.array(
-        [op.kind in (OpKind.ACQUIRE, OpKind.RELEASE) for op in plan.ops], np.bool_
-    )
+    across = same_rank if plan.boundary is Boundary.STREAM else same_lane & in_order
+    later = pairing.lag > 0
+    ordered = (later & across) | (~later & same_lane & in_order & follows)
+    hand_over = np.array([op.kind in (OpKind.ACQUIRE, OpKind.RELEASE) for op in plan.ops], np.bool_)
     with_host = hand_over[groups.op[before]] | hand_over[groups.op[after]]
     return ordered | (with_host & same_rank) | (before == after)

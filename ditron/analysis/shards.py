@@ -1,8 +1,8 @@
 """Which dimensions of a task program's tensors are better cut at shard boundaries.
 
 Dimensions that stand for the same thing form a class: the rows of a gathered tensor, of the product
-it goes into, of what is scattered from that. Where one of them is a shard on each rank, tiles over the
-others may stop at the same boundaries, so that a tile touches one rank's shard only.
+it goes into, of what is scattered from that. Where one of them is a shard on each rank, tiles over
+the others may stop at the same boundaries, so that a tile touches one rank's shard only.
 """
 
 from __future__ import annotations

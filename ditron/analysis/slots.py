@@ -1,9 +1,10 @@
 """Which signal slots a plan needs: who raises them, who waits for them, how far.
 
-An *event* is the end of one task: on a static lane the last task of a group stands for all of it. For
-data (lag 0), events that feed exactly the same tasks of a rank share a slot there, and a waiter needs
-only the last event of each lane. For credits (lag 1 or more) what is awaited has long happened, so
-they are as coarse as lanes: the last event of a lane, awaited once, by the first task that needs any.
+An *event* is the end of one task: on a static lane the last task of a group stands for all of it.
+For data (lag 0), events that feed exactly the same tasks of a rank share a slot there, and a waiter
+needs only the last event of each lane. For credits (lag 1 or more) what is awaited has long
+happened, so they are as coarse as lanes: the last event of a lane, awaited once, by the first task
+that needs any.
 
 A wait's value is always the slot's count: all its events.
 """
@@ -71,9 +72,7 @@ def _data_rows(plan: Plan, pairing: Pairing) -> tuple[Longs, Longs, Longs]:
     return _last_of_each_lane(plan, event, waiter)
 
 
-def _last_of_each_lane(
-    plan: Plan, event: Longs, waiter: Longs
-) -> tuple[Longs, Longs, Longs]:
+def _last_of_each_lane(plan: Plan, event: Longs, waiter: Longs) -> tuple[Longs, Longs, Longs]:
     lane, seq = longs(plan.tasks.lane)[event], longs(plan.tasks.seq)[event]
     order = np.lexsort((seq, lane, waiter))
     keep = order[last_of_run(changes(waiter[order], lane[order]))]
@@ -222,7 +221,9 @@ def _dense(*columns: Longs, keys: int = 2) -> Longs:
     start = changes(*(c[order] for c in columns[:keys]))
     place = np.arange(len(order))
     result = np.empty_like(order)
-    result[order] = place - np.maximum.accumulate(np.where(start, place, 0)) if len(order) else place
+    result[order] = (
+        place - np.maximum.accumulate(np.where(start, place, 0)) if len(order) else place
+    )
     return result
 
 

@@ -61,6 +61,7 @@ class SyncGraph:
         What the host does comes before and after everything else of the launch.
         """
         level = np.append(self.level, -1)[self.last_row]
+        level[columns.acquires], level[columns.releases] = -2, len(self)
         phase = longs(columns.releases) - longs(columns.acquires)
         order = np.lexsort((columns.lane, columns.seq, level, phase))
         place = np.empty_like(order)

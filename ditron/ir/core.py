@@ -150,7 +150,8 @@ class StoreOp(IRDLOperation):
 
 
 def _same(op: IRDLOperation, a: Attribute, b: Attribute) -> None:
-    assert isinstance(a, Shaped) and isinstance(b, Shaped)
+    assert isinstance(a, Shaped)
+    assert isinstance(b, Shaped)
     if (a.dims, a.element_type) != (b.dims, b.element_type):
         raise VerifyException(f"{op.name}: {a} and {b} do not hold the same tile")
 
@@ -218,9 +219,7 @@ class BinaryOp(IRDLOperation):
     rhs = operand_def(TileType)
     result = result_def(TileType)
     traits = traits_def(Pure())
-    assembly_format = (
-        "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)"
-    )
+    assembly_format = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)"
 
     def __init__(self, lhs: SSAValue, rhs: SSAValue) -> None:
         a, b = tile_type(lhs), tile_type(rhs)

@@ -2,7 +2,7 @@
 
     device.program @ag_gemm ranks 4 {
       %me = device.rank
-      %x = device.buffer "x" input [min(max(512 - %me * 128, 0), 128), 256] : <128x256xbf16, symmetric>
+      %x = device.buffer "x" input [128, 256] : !device.buffer<128x256xbf16, symmetric>
       %ready = device.signals "ready" : <8>
       device.grid @gather engine copy in (%p = 3, %c = 2) {
         %peer = device.index (%me + %p + 1) mod 4
@@ -14,9 +14,10 @@
       }
       ...
 
-A grid's body is index arithmetic, views, waits, one body op, notifies; no loops, branches or carried
-values. Tasks with one (rank, engine, lane) run in the order of the `schedule` keys (by default the
-coordinates); a masked task (`where` false) or one whose boxes are empty still waits and notifies.
+A grid's body is index arithmetic, views, waits, one body op, notifies; no loops, branches or
+carried values. Tasks with one (rank, engine, lane) run in the order of the `schedule` keys (by
+default the coordinates); a masked task (`where` false) or one whose boxes are empty still waits and
+notifies.
 """
 
 from __future__ import annotations
@@ -250,7 +251,7 @@ class CollectiveOp(IRDLOperation):
         " attr-dict `:` type($source) `->` type($target)"
     )
 
-    def __init__(  # noqa: PLR0913 - one argument a property
+    def __init__(
         self,
         kind: str,
         source: SSAValue,

@@ -1,7 +1,7 @@
 """What a `device.grid` holds: index arithmetic, views, waits, the body op, notifies.
 
-The classes that `lower-to-shmem` turns one to one into `shmem` ops (`Transfer`, `Wait`, `Notify`) are
-bases of both dialects, so that everything that reads a program reads either.
+The classes that `lower-to-shmem` turns one to one into `shmem` ops (`Transfer`, `Wait`, `Notify`)
+are bases of both dialects, so that everything that reads a program reads either.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ class Wait(IRDLOperation):
         " `:` type($signals)"
     )
 
-    def __init__(  # noqa: PLR0913 - one argument a clause
+    def __init__(
         self,
         signals: SSAValue,
         first: Index,
@@ -351,7 +351,7 @@ class Notify(IRDLOperation):
         " (`when` custom<Indices>($when_args, $when)^)? attr-dict `:` type($signals)"
     )
 
-    def __init__(  # noqa: PLR0913 - one argument a clause
+    def __init__(
         self,
         signals: SSAValue,
         slot: Index,

@@ -39,7 +39,7 @@ class SignalWaitUntilOp(Wait):
 
 @irdl_op_definition
 class SignalOp(Notify):
-    """`shmem_signal_add` or `shmem_signal_set`, after a put, a fence or a quiet where it says so."""
+    """`shmem_signal_add` or `_set`, after a put, a fence or a quiet where it says so."""
 
     name = "shmem.signal"
 

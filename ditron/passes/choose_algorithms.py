@@ -4,9 +4,9 @@
     ->
     %g = task.all_gather %x dim 0 axis "tp" choice #task.choice<mesh in-place chunk 128> : ...
 
-Needs: task IR with placements. Ensures: every compute op and collective has a `choice`; choices that
-stand there already are kept. A collective gets algorithm, transfer and chunk (rows of its dimension a
-transfer), a compute op its tile, a reduction both.
+Needs: task IR with placements. Ensures: every compute op and collective has a `choice`; choices
+that stand there already are kept. A collective gets algorithm, transfer and chunk (rows of its
+dimension a transfer), a compute op its tile, a reduction both.
 
 What the options leave open comes from the machine file: in place where the machine has peer
 pointers and every user of the gathered tensor can read it shard by shard, else pushed; one-shot for
@@ -85,9 +85,7 @@ def _choose(op: task.ComputeOp, options: OpOptions, machine: Machine) -> ChoiceA
     return ChoiceAttr.get(tile=options.tile or machine.tile)
 
 
-def _choose_collective(
-    op: task.CollectiveOp, options: OpOptions, machine: Machine
-) -> ChoiceAttr:
+def _choose_collective(op: task.CollectiveOp, options: OpOptions, machine: Machine) -> ChoiceAttr:
     kind = op.name.removeprefix("task.")
     spec = task.spec_of(op.operand)
     dim = op.dim_index or 0
@@ -180,7 +178,8 @@ def _parse_per_op(items: Sequence[str]) -> dict[str, OpOptions]:
         key, _, value = setting.partition("=")
         if not pattern or key not in ("algorithm", "chunk-bytes", "tile") or not value:
             raise OptionError(
-                f"per-op takes pattern:key=value with key algorithm, chunk-bytes or tile, got {item!r}"
+                "per-op takes pattern:key=value with key algorithm, chunk-bytes or tile,"
+                f" got {item!r}"
             )
         settings.setdefault(pattern, {})[key] = value
     return {pattern: _op_options(own) for pattern, own in settings.items()}

@@ -23,8 +23,8 @@ Contribution = Callable[[Expr], tuple[SSAValue, Expr, Expr | None]]
 class Collective:
     """One collective being decomposed.
 
-    Along `dim` the tensor has `size` elements in all, `shard` a rank (the last ones fewer, or none);
-    a transfer moves `step` of them. New ops are inserted where the collective stands.
+    Along `dim` the tensor has `size` elements in all, `shard` a rank (the last ones fewer, or
+    none); a transfer moves `step` of them. New ops are inserted where the collective stands.
     """
 
     def __init__(
@@ -37,7 +37,9 @@ class Collective:
     ) -> None:
         self.op, self.program, self.module, self.names = op, program, module, names
         self.n = program.n
-        self.me = Ssa(next(o for o in program.body.block.ops if isinstance(o, device.RankOp)).result)
+        self.me = Ssa(
+            next(o for o in program.body.block.ops if isinstance(o, device.RankOp)).result
+        )
         self.source, self.target = op.source, op.target
         self.dim = op.dim.value.data
         self.size = max(op.size.value.data, 1)
@@ -178,7 +180,9 @@ class Collective:
         names = ("m", "n") if len(dims) == 2 else tuple(f"i{d}" for d in range(len(dims)))
         bounds = {name: t.bounds[0] for name, t in zip(names, tilings, strict=True)}
         grid = self.grid("reduce", "sm", bounds)
-        spans = [(t.offset([grid[n]]), t.size([grid[n]])) for n, t in zip(names, tilings, strict=True)]
+        spans = [
+            (t.offset([grid[n]]), t.size([grid[n]])) for n, t in zip(names, tilings, strict=True)
+        ]
         offset, size = spans[self.dim]
         block = tilings[self.dim].block
         if not isinstance(extent, Const):

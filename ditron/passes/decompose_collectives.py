@@ -1,9 +1,8 @@
 """decompose-collectives: each collective becomes grids of chunk transfers and reductions.
 
-    device.collective all_gather %x -> %xg dim 0 size 512 choice #task.choice<mesh push chunk 64> ...
-    ->
-    device.grid @xg_own engine copy in (%c = 2) { ... device.copy ... }
-    device.grid @xg_push engine copy in (%p = 3, %c = 2) {
+    device.collective all_gather %x -> %xg dim 0 size 512 choice #task.choice<mesh push chunk 64>
+    ... -> device.grid @xg_own engine copy in (%c = 2) { ... device.copy ... } device.grid @xg_push
+    engine copy in (%p = 3, %c = 2) {
       %peer = device.index (%me + %p + 1) mod 4
       %src = device.view %x[%c * 64, 0] [64, 256] : ...
       %dst = device.view %xg[%me * 128 + %c * 64, 0] [64, 256] at %peer : ...
@@ -20,7 +19,8 @@ owner where one rank owns the result, and 0, ..., n - 1 where every rank adds fo
 so that all replicas hold the same bits.
 
 Source: the algorithms are the mesh and ring collectives of Thakur, Rabenseifner and Gropp,
-"Optimization of Collective Communication Operations in MPICH" (2005); the order of addition is ours.
+"Optimization of Collective Communication Operations in MPICH" (2005); the order of addition is
+ours.
 """
 
 from __future__ import annotations
@@ -129,9 +129,7 @@ def _turn_to_shard(view: device.ViewOp, this: Collective) -> None:
     bounds: dict[SSAValue, int] = dict(zip(grid.body.block.args, grid.dims, strict=True))
     offsets = list(view.offset_exprs)
     owner, offsets[this.dim] = split_at_shards(offsets[this.dim], this.shard, bounds)
-    turned = device.ViewOp(
-        this.source, offsets, view.size_exprs, view.result.type.dims, owner
-    )
+    turned = device.ViewOp(this.source, offsets, view.size_exprs, view.result.type.dims, owner)
     turned.location = view.location
     grid.body.block.insert_op_before(turned, view)
     view.result.replace_all_uses_with(turned.result)
@@ -139,9 +137,7 @@ def _turn_to_shard(view: device.ViewOp, this: Collective) -> None:
     view.erase()
 
 
-def split_at_shards(
-    offset: Expr, shard: int, bounds: Mapping[SSAValue, int]
-) -> tuple[Expr, Expr]:
+def split_at_shards(offset: Expr, shard: int, bounds: Mapping[SSAValue, int]) -> tuple[Expr, Expr]:
     """(offset floordiv shard, offset mod shard), simplified where the offset says it plainly."""
     if shard == 1:
         return offset, as_expr(0)

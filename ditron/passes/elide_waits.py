@@ -1,8 +1,8 @@
 """elide-waits: drop waits that an earlier wait of the same static lane implies.
 
-    device.grid @matmul engine sm in (%m = 8, %n = 4) { device.wait %ready[%m, 1] ge 1 ... }
-    ->
-    device.grid @matmul engine sm in (%m = 8, %n = 4) { device.wait %ready[%m, 1] ge 1 when %n eq 0 ... }
+    device.grid @matmul engine sm in (%m = 8, %n = 4) { device.wait %ready[%m, 1] ge 1 ... } ->
+    device.grid @matmul engine sm in (%m = 8, %n = 4) { device.wait %ready[%m, 1] ge 1 when %n eq 0
+    ... }
 
 Needs: lanes and signals. Ensures: on a static lane no task waits for what an earlier task of the
 lane has waited for in the same launch. Source: the classical redundant synchronisation removal of
@@ -16,13 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from ditron.analysis.arrays import changes, longs
 from ditron.analysis.expand import expand
 from ditron.ir import device
 from ditron.passes.signal_ops import GridSignals, WaitRows, grid_signals
-from ditron.plan.tables import LaneOrder, Longs, Plan
+from ditron.plan.tables import Bools, LaneOrder, Longs, Plan
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class ElideWaitsPass(ModulePass):
                     _rewrite(program, plan, needed)
 
 
-def needed_waits(plan: Plan) -> np.ndarray:
+def needed_waits(plan: Plan) -> Bools:
     """For each wait, whether no earlier task of its static lane waited as far for the slot."""
     waits = plan.waits
     lane, seq = longs(plan.tasks.lane)[waits.task], longs(plan.tasks.seq)[waits.task]
@@ -60,27 +61,30 @@ def needed_waits(plan: Plan) -> np.ndarray:
     return needed
 
 
-def _rewrite(program: device.ProgramOp, plan: Plan, needed: np.ndarray) -> None:
+def _rewrite(program: device.ProgramOp, plan: Plan, needed: Bools) -> None:
     """Write the waits of every grid that loses some anew."""
     waits, ops = plan.waits, plan.tasks.op[plan.waits.task]
     first_task = np.searchsorted(plan.tasks.op, np.arange(len(plan.ops) + 1))
     arrays = [o.result for o in program.body.block.ops if isinstance(o, device.SignalsOp)]
     writers = grid_signals(program)
-    for op in np.unique(ops[~needed]):
-        for child in list(writers[op].op.body.block.ops):
+    for op, writer in enumerate(writers):
+        if not (ops[~needed] == op).any():
+            continue
+        for child in list(writer.op.body.block.ops):
             if isinstance(child, device.Wait):
                 child.detach()
                 child.erase()
         mine = np.flatnonzero((ops == op) & needed)
         array = plan.slots.signals[waits.slot[mine]]
-        for number, lag in np.unique(np.stack([array, waits.lag[mine]], axis=1), axis=0):
+        kinds = {(int(a), int(lag)) for a, lag in zip(array, waits.lag[mine], strict=True)}
+        for number, lag in sorted(kinds):
             rows = mine[(array == number) & (waits.lag[mine] == lag)]
-            _add(writers[op], arrays[number], plan, rows, int(first_task[op]), int(lag))
+            _add(writer, arrays[number], plan, rows, int(first_task[op]), lag)
 
 
-def _add(  # noqa: PLR0913 - rows of the table and what they refer to
+def _add(
     writer: GridSignals,
-    signals: device.SSAValue,
+    signals: SSAValue,
     plan: Plan,
     rows: Longs,
     first_task: int,

@@ -5,9 +5,10 @@
     ->
     device.grid @silu engine sm in (%m = 4, %n = 2) { ... device.call @silu(%x_, %w_, %y_) }
 
-Needs: lowered grids (`lower-task-to-device`). Ensures: no scratch buffer is left that one grid writes
-and one other reads by the same boxes at the same coordinates; the tile stays where it is computed, in
-float32, and is rounded once, when the fused kernel stores. Loads of one box become one.
+Needs: lowered grids (`lower-task-to-device`). Ensures: no scratch buffer is left that one grid
+writes and one other reads by the same boxes at the same coordinates; the tile stays where it is
+computed, in float32, and is rounded once, when the fused kernel stores. Loads of one box become
+one.
 """
 
 from __future__ import annotations
@@ -52,9 +53,7 @@ def _candidates(
         grids = {v.parent_op() for v in views if isinstance(v, device.ViewOp)}
         if len(grids) != 2 or not all(isinstance(v, device.ViewOp) for v in views):
             continue
-        first, second = sorted(
-            (g for g in grids if isinstance(g, device.GridOp)), key=_place
-        )
+        first, second = sorted((g for g in grids if isinstance(g, device.GridOp)), key=_place)
         if _fit_together(buffer, first, second):
             yield buffer, first, second
 
@@ -65,9 +64,7 @@ def _place(grid: device.GridOp) -> int:
     return next(i for i, op in enumerate(block.ops) if op is grid)
 
 
-def _fit_together(
-    buffer: device.BufferOp, first: device.GridOp, second: device.GridOp
-) -> bool:
+def _fit_together(buffer: device.BufferOp, first: device.GridOp, second: device.GridOp) -> bool:
     """Whether each tile that `second` reads of the buffer is the one `first` writes there."""
     same = first.dims == second.dims and first.engine == second.engine
     if not same or not (_plain(first) and _plain(second)):
@@ -88,9 +85,7 @@ Box = tuple[SSAValue, tuple[Expr, ...], tuple[Expr, ...], Expr | None]
 
 def _box(view: device.ViewOp, grid: device.GridOp, of: device.GridOp) -> Box:
     """What a view of one grid stands for, told in the coordinates of another."""
-    new: dict[SSAValue, SSAValue] = dict(
-        zip(grid.body.block.args, of.body.block.args, strict=True)
-    )
+    new: dict[SSAValue, SSAValue] = dict(zip(grid.body.block.args, of.body.block.args, strict=True))
 
     def turn(expr: Expr) -> Expr:
         match expr:

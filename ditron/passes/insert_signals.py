@@ -18,10 +18,10 @@
 
 Needs: lanes (`schedule-tasks`) and planned memory. Ensures: the plan orders every pair of
 `analysis/pairing.py` in each launch and from one launch to the next, with slots as
-`analysis/slots.py` shares them; nothing is ever reset. Waits that repeat an earlier one of their lane
-still stand: `elide-waits` removes them. Epoch separation follows from the credits, since whoever
-raises a slot again has first overwritten, under credit, what its waiters read; `verify-race-free`
-proves it.
+`analysis/slots.py` shares them; nothing is ever reset. Waits that repeat an earlier one of their
+lane still stand: `elide-waits` removes them. Epoch separation follows from the credits, since
+whoever raises a slot again has first overwritten, under credit, what its waiters read;
+`verify-race-free` proves it.
 """
 
 from __future__ import annotations
@@ -120,10 +120,12 @@ class _Array:
         tasks = self.plan.tasks
         here = np.flatnonzero(self.slots.array[use.slot] == self.number)
         op = tasks.op[use.task[here]]
-        for of in np.unique(op):
+        for of in range(len(self.plan.ops)):
             rows = here[op == of]
+            if not len(rows):
+                continue
             first_task = int(np.searchsorted(tasks.op, of))
-            yield int(of), use.task[rows] - first_task, use.slot[rows]
+            yield of, use.task[rows] - first_task, use.slot[rows]
 
 
 def _declare(program: device.ProgramOp, waiter: str, size: int, lag: int) -> SSAValue:

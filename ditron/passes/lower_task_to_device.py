@@ -9,8 +9,8 @@
       device.call @matmul(%a, %b, %c) : ...
     }
 
-Needs: task IR with choices. Ensures: a `device.program` on the mesh's ranks and a `core.func` a grid
-stand beside the task program, which stays for the proof of delivery. Collectives stand as
+Needs: task IR with choices. Ensures: a `device.program` on the mesh's ranks and a `core.func` a
+grid stand beside the task program, which stays for the proof of delivery. Collectives stand as
 `device.collective` with their choice. Every value has a buffer of its own; every box is clipped at
 run time, so that uneven and empty shards need no code of their own.
 """
@@ -90,9 +90,7 @@ class _Lowering:
         op.location = location
         self.block.add_op(op)
 
-    def _buffer(
-        self, value: SSAValue, name: str, role: Role, location: LocationAttr
-    ) -> SSAValue:
+    def _buffer(self, value: SSAValue, name: str, role: Role, location: LocationAttr) -> SSAValue:
         """The buffer that holds a value on every rank."""
         spec = task.spec_of(value)
         capacity = [max(c, 1) for c in _capacity(spec, self.ranks)]
@@ -149,9 +147,7 @@ class _Lowering:
         if transpose:
             spans, capacity = spans[::-1], capacity[::-1]
         rhs = self._view(grid, op.rhs, spans, capacity)
-        out = grid.view(
-            target, [at_m[0], at_n[0]], [at_m[1], at_n[1]], [rows.block, columns.block]
-        )
+        out = grid.view(target, [at_m[0], at_n[0]], [at_m[1], at_n[1]], [rows.block, columns.block])
         self._call(grid, [lhs, rhs], out, dot(transpose_b=transpose))
 
     def _pointwise(self, op: task.ComputeOp) -> None:

@@ -6,8 +6,8 @@
     shmem.putmem %src -> %dst
     shmem.signal %ready[%me] at %peer add 1 after put
 
-Needs: verified device IR. Ensures: the same plan; copies within a rank, kernels and hand-overs stay as
-they are. A transport is a row of a capability table; what it lacks is refused here, with the op.
+Needs: verified device IR. Ensures: the same plan; copies within a rank, kernels and hand-overs stay
+as they are. A transport is a row of a capability table; what it lacks is refused here, with the op.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from ditron.errors import OptionError
 from ditron.ir import device, shmem
 from ditron.ir.locations import op_location
 
-
 TransportName = Literal["posix", "peer", "nvshmem", "rocshmem", "copy-engine"]
 
 
 @dataclass(frozen=True)
 class Transport:
-    """What a transport can do: transfers, notify verbs, what a notify may follow, in-place access."""
+    """What a transport can do: transfers, notify verbs, what they follow, access in place."""
 
     transfers: frozenset[str]
     verbs: frozenset[str]

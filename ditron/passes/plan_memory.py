@@ -4,11 +4,12 @@
     ->
     %h = device.buffer "h" scratch[512, 64] offset 131072 : !device.buffer<512x64xf32, local>
 
-Needs: decomposed collectives, so that all grids are there. Ensures: an offset on every buffer, the same
-on all ranks; buffers share bytes only if both are scratch that no peer touches, and no grid lies in
-both lifetimes. The first access of the later one then follows the last of the earlier one like any
-overwrite, by `insert-signals`. The largest are placed first, each at the lowest offset that fits: Source: greedy
-by size, as in Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference" (2020).
+Needs: decomposed collectives, so that all grids are there. Ensures: an offset on every buffer, the
+same on all ranks; buffers share bytes only if both are scratch that no peer touches, and no grid
+lies in both lifetimes. The first access of the later one then follows the last of the earlier one
+like any overwrite, by `insert-signals`. The largest are placed first, each at the lowest offset
+that fits: Source: greedy by size, as in Pisarchyk and Lee, "Efficient Memory Management for Deep
+Neural Net Inference" (2020).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """schedule-tasks: give every task a lane.
 
-    device.grid @matmul engine sm in (%m = 8, %n = 4) { ... }
-    ->
-    device.grid @matmul engine sm in (%m = 8, %n = 4) { device.schedule lane[(%m * 4 + %n) mod 2] ... }
+    device.grid @matmul engine sm in (%m = 8, %n = 4) { ... } -> device.grid @matmul engine sm in
+    (%m = 8, %n = 4) { device.schedule lane[(%m * 4 + %n) mod 2] ... }
 
 Needs: grids with engines. Ensures: a lane on every grid, none at or over the number of lanes of its
-engine. Compute tasks are dealt to `workers` lanes in turn (round-robin) or in blocks (program-order);
-transfers go to the copy lane of their peer, that is of their grid's first coordinate.
+engine. Compute tasks are dealt to `workers` lanes in turn (round-robin) or in blocks
+(program-order); transfers go to the copy lane of their peer, that is of their grid's first
+coordinate.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from ditron.ir import device
 from ditron.ir.index import Ssa, leaves
 from ditron.plan.expr import Const, Expr
 from ditron.plan.order import Feature, Table, fit, fit_mask
-from ditron.plan.tables import Longs
+from ditron.plan.tables import Bools, Longs
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class NotifyRows:
 class GridSignals:
     """Writes waits and notifies into one grid; tasks are numbered within the grid."""
 
-    def __init__(self, op: device.GridOp, ranks: int, outer: Mapping[SSAValue, np.ndarray]) -> None:
+    def __init__(self, op: device.GridOp, ranks: int, outer: Mapping[SSAValue, Longs]) -> None:
         self.op, self.ranks = op, ranks
         self.grid: Grid = evaluate_grid(op, ranks, outer)
         self.axes = [*self._rank_value(outer), *map(Ssa, op.body.block.args)]
@@ -49,13 +49,15 @@ class GridSignals:
                 self.features.append(Feature(Ssa(child.result), self._spread(child.result)))
             if isinstance(child, device.ScheduleOp) and child.order is not None:
                 keys = leaves(child.order_args, child.order)
-                for expr, values in zip(keys, self.grid.of(child.order_args, child.order), strict=True):
+                for expr, values in zip(
+                    keys, self.grid.of(child.order_args, child.order), strict=True
+                ):
                     self.features.append(Feature(expr, values.reshape(self.grid.shape)))
 
-    def _rank_value(self, outer: Mapping[SSAValue, np.ndarray]) -> Iterator[Ssa]:
+    def _rank_value(self, outer: Mapping[SSAValue, Longs]) -> Iterator[Ssa]:
         yield from (Ssa(v) for v in outer if isinstance(v.owner, device.RankOp))
 
-    def _spread(self, value: SSAValue) -> np.ndarray:
+    def _spread(self, value: SSAValue) -> Longs:
         return np.broadcast_to(self.grid.values[value], self.grid.shape)
 
     def add_waits(self, signals: SSAValue, rows: WaitRows, lag: int) -> None:
@@ -77,9 +79,7 @@ class GridSignals:
         """Notifies on one array: as many ops as a task notifies slots, next rank first."""
         for fitted in self.notify_forms(rows):
             when, at, to = map(self._materialise, fitted)
-            notify = device.NotifyOp(
-                signals, at, to, op=op, after=after, when=_unless_always(when)
-            )
+            notify = device.NotifyOp(signals, at, to, op=op, after=after, when=_unless_always(when))
             notify.location = self.op.location
             self.op.body.block.add_op(notify)
 
@@ -94,18 +94,18 @@ class GridSignals:
             columns = (self._fit(task[part], c[part], mask) for c in (slot, rank))
             yield [fit_mask(mask, self.features), *columns]
 
-    def order_by(self, keys: Sequence[np.ndarray]) -> None:
+    def order_by(self, keys: Sequence[Longs]) -> None:
         """Run the grid's tasks by increasing keys, each given a task."""
         everywhere = np.ones(self.grid.shape, np.bool_)
         fitted = [fit(k.reshape(self.grid.shape), everywhere, self.features) for k in keys]
         set_schedule(self.op, order=[self._materialise(f) for f in fitted])
 
-    def _mask(self, task: Longs) -> np.ndarray:
+    def _mask(self, task: Longs) -> Bools:
         mask = np.zeros(self.grid.tasks, np.bool_)
         mask[task] = True
         return mask.reshape(self.grid.shape)
 
-    def _fit(self, task: Longs, values: Longs, mask: np.ndarray) -> Expr | Table:
+    def _fit(self, task: Longs, values: Longs, mask: Bools) -> Expr | Table:
         table = np.zeros(self.grid.tasks, np.int64)
         table[task] = values
         return fit(table.reshape(self.grid.shape), mask, self.features)

@@ -12,7 +12,7 @@ from ditron.ir import core, task
 F32 = Float32Type()
 
 # Task ops and the core ops that do the same to tiles.
-POINTWISE: dict[type[Operation], type[core.BinaryOp] | type[core.UnaryOp]] = {
+POINTWISE: dict[type[Operation], type[core.BinaryOp | core.UnaryOp]] = {
     task.AddOp: core.AddOp,
     task.SubOp: core.SubOp,
     task.MulOp: core.MulOp,
@@ -21,6 +21,7 @@ POINTWISE: dict[type[Operation], type[core.BinaryOp] | type[core.UnaryOp]] = {
     task.ReluOp: core.ReluOp,
     task.ExpOp: core.ExpOp,
 }
+
 
 class KernelBuilder:
     """One `core.func` in the making; ops get its location."""

@@ -1,9 +1,9 @@
 """Index expressions: what a grid computes from the rank and its coordinates.
 
-One form serves every layer: a `device.index` op holds an `Expr` over its operands, `expand` evaluates
-it on numpy arrays (a whole grid at once), passes build and fit it, backends print it. Integers
-only; comparisons give 0 or 1. Division and `mod` round towards minus infinity, as numpy and MLIR's
-affine maps do and as C does not.
+One form serves every layer: a `device.index` op holds an `Expr` over its operands, `expand`
+evaluates it on numpy arrays (a whole grid at once), passes build and fit it, backends print it.
+Integers only; comparisons give 0 or 1. Division and `mod` round towards minus infinity, as numpy
+and MLIR's affine maps do and as C does not.
 """
 
 from __future__ import annotations
@@ -114,21 +114,26 @@ def binary(op: str, lhs: Expr | int, rhs: Expr | int) -> Expr:
     a, b = as_expr(lhs), as_expr(rhs)
     if isinstance(a, Const) and isinstance(b, Const):
         return Const(int(OPERATORS[op](np.array(a.value), np.array(b.value))))
-    if _neutral(op, b) or (op in ("floordiv", "mod") and a == Const(0)):
-        return a
-    if op in ("+", "-") and isinstance(b, Const) and b.value < 0:
-        return binary("-" if op == "+" else "+", a, -b.value)
-    if op in ("+", "*") and _neutral(op, a):
-        return b
-    if op == "*" and Const(0) in (a, b):
-        return Const(0)
-    if op == "mod" and b == Const(1):
-        return Const(0)
-    return Binary(op, a, b)
+    if op in ("+", "*") and isinstance(a, Const):
+        return _with_constant(op, b, a.value, Binary(op, a, b))
+    return (
+        _with_constant(op, a, b.value, Binary(op, a, b))
+        if isinstance(b, Const)
+        else Binary(op, a, b)
+    )
 
 
-def _neutral(op: str, b: Expr) -> bool:
-    return (op in ("+", "-") and b == Const(0)) or (op in ("*", "floordiv") and b == Const(1))
+def _with_constant(op: str, a: Expr, value: int, plain: Expr) -> Expr:
+    """`a op value`, simpler where the value is 0, 1 or negative; else `plain`."""
+    match op, value:
+        case (("+" | "-"), 0) | (("*" | "floordiv"), 1):
+            return a
+        case ("*", 0) | ("mod", 1):
+            return Const(0)
+        case (("+" | "-"), _) if value < 0:
+            return Binary("-" if op == "+" else "+", a, Const(-value))
+        case _:
+            return plain
 
 
 def minimum(a: Expr | int, b: Expr | int) -> Expr:

@@ -1,8 +1,8 @@
 """Fit tables by closed forms.
 
-Passes decide orders, slots and predicates on tables, one entry a task. IR should say them as a person
-would: `(%me + %p + 1) mod 4`, `%n eq 3`. `fit` finds such a form and checks it on the whole table;
-where none fits, the table itself stays, without the axes that it does not depend on.
+Passes decide orders, slots and predicates on tables, one entry a task. IR should say them as a
+person would: `(%me + %p + 1) mod 4`, `%n eq 3`. `fit` finds such a form and checks it on the whole
+table; where none fits, the table itself stays, without the axes that it does not depend on.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _drop_axes(values: Values, mask: Mask) -> tuple[Values, Mask, tuple[int, ...
         at = len(axes)
         low = np.where(mask, values, np.iinfo(np.int64).max).min(axis=at, initial=1 << 62)
         high = np.where(mask, values, np.iinfo(np.int64).min).max(axis=at, initial=-(1 << 62))
-        some = mask.any(axis=at)
+        some = np.any(mask, axis=at)
         if (low[some] == high[some]).all():
             values, mask = np.where(some, low, 0), some
         else:
@@ -166,9 +166,10 @@ def _conjunction(mask: Mask, features: Sequence[Feature]) -> Expr | None:
     ]
     rest, chosen = ~mask, list[Expr]()
     while rest.any() and len(chosen) < MAX_CONJUNCTS:
-        best = max(candidates, key=lambda c: int((rest & ~c[1]).sum()), default=None)
-        if best is None or not (rest & ~best[1]).any():
+        cut = [int(np.count_nonzero(rest & ~holds)) for _, holds in candidates]
+        if not any(cut):
             return None
+        best = candidates[int(np.argmax(cut))]
         chosen.append(best[0])
         rest = np.logical_and(rest, best[1])
     if rest.any() or not chosen:
@@ -194,4 +195,3 @@ def _comparisons(mask: Mask, features: Sequence[Feature]) -> Iterator[tuple[Expr
         yield binary("ne", a.expr, b.expr), a.values != b.values
         yield binary("lt", a.expr, b.expr), a.values < b.values
         yield binary("lt", b.expr, a.expr), b.values < a.values
-

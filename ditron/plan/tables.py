@@ -308,4 +308,3 @@ class Plan:
 def _rows(key: Ints, value: int) -> range:
     lo, hi = np.searchsorted(key, [value, value + 1])
     return range(int(lo), int(hi))
-

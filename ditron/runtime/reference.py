@@ -72,7 +72,9 @@ def check_tensors(
     for name, spec in specs.items():
         tensor = given[name]
         if not isinstance(tensor, torch.Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f'{what} "{name}" should be a torch tensor, got {type(tensor).__name__}')
+            raise InputError(
+                f'{what} "{name}" should be a torch tensor, got {type(tensor).__name__}'
+            )
         if tuple(tensor.shape) != spec.shape or tensor.dtype != torch_dtype(spec.dtype):
             message = (
                 f'{what} "{name}" should have shape {spec.shape} and dtype'
