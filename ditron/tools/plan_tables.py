@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 
 import numpy as np
 from rich.console import RenderableType
 
-from ditron.plan.tables import After, Mode, NotifyOp, Plan, table_arrays
+from ditron.plan.storage import to_data
+from ditron.plan.tables import After, Mode, NotifyOp, Plan
 from ditron.tools.show import columns
 
 MAX_TASKS = 200
 """More tasks than this are cut in the printed form; `--json` has all."""
 
-TABLES = ("lanes", "tasks", "accesses", "slots", "waits", "notifies")
-
 
 def plan_data(plan: Plan) -> dict[str, object]:
     """The whole plan as lists and dicts: records by row, tables by column."""
-    data: dict[str, object] = {
-        "name": plan.name,
-        "ranks": plan.ranks,
-        "boundary": plan.boundary,
-        "copies": plan.copies,
-        "heap_bytes": plan.heap_bytes,
-        "ops": [asdict(op) for op in plan.ops],
-        "buffers": [{**asdict(b), "extent": b.extent.tolist()} for b in plan.buffers],
-        "signals": list(plan.signals),
-    }
-    for name in TABLES:
-        data[name] = {k: v.tolist() for k, v in table_arrays(getattr(plan, name)).items()}
-    lanes = plan.lanes
-    words = {"engine": lanes.engine, "kind": lanes.kind, "order": lanes.order}
-    data["lanes"] = {k: v.tolist() for k, v in table_arrays(lanes).items()} | words
-    return data
+    return to_data(plan)
 
 
 def plan_report(plan: Plan) -> Iterator[RenderableType]:
