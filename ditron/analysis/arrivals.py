@@ -160,6 +160,16 @@ def _check_tables(plan: Plan) -> None:
             f" lag {waits.lag[row]}; a value is at least 1 and a lag at least 0"
         )
         raise PlanError(message)
+    sets = np.zeros(len(plan.slots), np.bool_)
+    sets[plan.notifies.slot[plan.notifies.op == NotifyOp.SET]] = True
+    mixed = sets[plan.notifies.slot] & (plan.notifies.op == NotifyOp.ADD)
+    if mixed.any():
+        row = int(np.flatnonzero(mixed)[0])
+        message = (
+            f"{plan.describe_task(int(plan.notifies.task[row]))} adds to"
+            f" {plan.describe_slot(int(plan.notifies.slot[row]))}, which others set"
+        )
+        raise PlanError(message)
     if (plan.notifies.amount < 1).any():
         row = int(np.flatnonzero(plan.notifies.amount < 1)[0])
         message = f"{plan.describe_task(int(plan.notifies.task[row]))} notifies by less than 1"
@@ -173,7 +183,7 @@ def _running_level(slot: Longs, amount: Longs, is_set: Bools, start: Longs) -> L
     added = running - before
     if not is_set.any():
         return added
-    # The highest value set so far: amounts that fall are refused as unsound.
+    # The highest value set so far; amounts that fall are refused as unsound.
     span = int(amount.max()) + 1
     highest = np.maximum.accumulate(slot * span + amount) - slot * span
     return np.where(is_set, highest, added)
@@ -182,7 +192,7 @@ def _running_level(slot: Longs, amount: Longs, is_set: Bools, start: Longs) -> L
 def _emission(
     columns: Columns, order: Longs, slot: Longs, is_set: Bools, amount: Longs
 ) -> tuple[Bools, Bools]:
-    """Per slot: one static lane makes all increments in order; and sets and adds are not mixed.
+    """Per slot: one static lane makes all increments in order; no set takes back another.
 
     In order means that a later increment promises all that an earlier one does: transfers that
     land in any order promise only themselves.
@@ -204,7 +214,6 @@ def _emission(
     ordered[slot[same & (np.append(-1, kind[:-1]) != kind)] if len(kind) else slot] = False
     if is_set.any():
         previous = np.append(0, amount[:-1])
-        sound[slot[same & (np.append(is_set[0], is_set[:-1]) != is_set)]] = False
         sound[slot[same & is_set & (previous >= amount)]] = False
         late = kind != 0
         late |= columns.deferred[task] & (after == After.END)

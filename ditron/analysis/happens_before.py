@@ -191,7 +191,7 @@ def _explain_inexact(columns: Columns, arrivals: Arrivals) -> tuple[str, str | N
             f" or give each producer lane a slot of its own"
         )
     else:
-        why = "its notifies set values in no fixed order, or both set and add"
+        why = "its notifies set values in no fixed order, so one may take back what another set"
     return start + why, task_location(plan, task)
 
 

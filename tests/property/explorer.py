@@ -25,6 +25,7 @@ from ditron.plan.tables import (
 )
 
 Instance = tuple[int, int]  # task, launch
+Pair = tuple[Instance, Instance]
 
 
 @dataclass
@@ -35,8 +36,8 @@ class Outcome:
     """
 
     deadlock: bool = False
-    races: set[tuple[Instance, Instance]] = field(default_factory=set)
-    unordered: set[tuple[Instance, Instance]] = field(default_factory=set)
+    races: set[Pair] = field(default_factory=set[Pair])
+    unordered: set[Pair] = field(default_factory=set[Pair])
     states: int = 0
 
     @property
@@ -46,7 +47,11 @@ class Outcome:
 
 # Where each lane stands: (instances begun, whether the last is still running); and what is in
 # flight. A queue lane has the set of its instances that run, one worker a task.
+# The host of each rank has a lane of its own behind the others: between two launches of its rank it
+# releases the buffers of the last and acquires those of the next.
 Place = tuple[tuple[tuple[int, bool], ...], frozenset[Instance], frozenset[Instance]]
+
+HAND_OVERS = (OpKind.ACQUIRE, OpKind.RELEASE)
 
 
 class Explorer:
@@ -59,15 +64,29 @@ class Explorer:
             [(int(t), e) for e in range(launches) for t in tasks] for tasks in plan.lane_tasks()
         ]
         self.static = [o is LaneOrder.STATIC for o in plan.lanes.order]
-        ops = [plan.ops[o] for o in plan.tasks.op]
+        self.rank = plan.lanes.rank.tolist()
+        ops = [plan.ops[int(o)] for o in plan.tasks.op]
+        kinds = [o.kind for o in ops]
+        self.hand_over = [k in HAND_OVERS for k in kinds]
+        self.hosts: dict[int, list[list[Instance]]] = {}  # lane -> accesses before each launch
+        for r in sorted({int(plan.tasks.rank[t]) for t, h in enumerate(self.hand_over) if h}):
+            mine = [t for t, h in enumerate(self.hand_over) if h and plan.tasks.rank[t] == r]
+            self.hosts[len(self.lists)] = [
+                [(t, e if kinds[t] is OpKind.ACQUIRE else e - 1) for t in mine]
+                for e in range(launches)
+            ]
+            self.lists.append([(-1, e) for e in range(launches)])
+            self.static.append(True)
+            self.rank.append(r)
         self.deferred = [o.deferred for o in ops]
         self.is_put = [o.kind is OpKind.PUT for o in ops]
         self._known: dict[tuple[Instance, Instance], bool] = {}
 
     def run(self, limit: int = 200_000) -> Outcome | None:
         """All that can happen, or None beyond `limit` states."""
-        start: Place = (tuple((0, False) for _ in self.lists), frozenset(), frozenset())
-        seen = {start}
+        nowhere: list[tuple[int, bool]] = [(0, False)] * len(self.lists)
+        start: Place = (tuple(nowhere), frozenset(), frozenset())
+        seen: set[Place] = {start}
         stack = [start]
         result = Outcome()
         done_all = tuple((len(lane), False) for lane in self.lists)
@@ -96,6 +115,9 @@ class Explorer:
                 task, launch = self.lists[lane][begun]
                 if not self._may_begin(state, lane, (task, launch), slots):
                     continue
+                if lane in self.hosts:
+                    yield self._move(state, lane, (begun + 1, True))
+                    continue
                 air = flying | {(task, launch)} if self.deferred[task] else flying
                 if self.static[lane]:
                     after = self._move(state, lane, (begun + 1, not self.deferred[task]))
@@ -117,18 +139,16 @@ class Explorer:
         self, state: Place, lane: int, instance: Instance, slots: dict[tuple[int, int], int]
     ) -> bool:
         task, launch = instance
-        places, flying, queued = state
-        if self.plan.lanes.fifo[lane] and any(i in flying for i in self.lists[lane]):
+        flying = state[1]
+        host = lane in self.hosts
+        if not host and self.plan.lanes.fifo[lane] and any(i in flying for i in self.lists[lane]):
             return False
-        if self.plan.boundary is Boundary.STREAM:
-            rank = self.plan.tasks.rank[task]
-            for other, (begun, running) in enumerate(places):
-                if self.plan.lanes.rank[other] == rank:
-                    per_launch = len(self.lists[other]) // self.launches
-                    if begun - running < per_launch * launch:
-                        return False
-            if any(self.plan.tasks.rank[t] == rank and e < launch for t, e in queued):
-                return False
+        if self.plan.boundary is Boundary.STREAM and not self._launch_may_begin(
+            state, self.rank[lane], launch, host=host
+        ):
+            return False
+        if host:
+            return True
         waits = self.plan.waits
         for w in self.plan.waits_of(task):
             used = launch - int(waits.lag[w])
@@ -141,17 +161,26 @@ class Explorer:
                 return False
         return True
 
+    def _launch_may_begin(self, state: Place, rank: int, launch: int, *, host: bool) -> bool:
+        """The rank's earlier launches have ended, and its host is done before this one."""
+        places, flying, queued = state
+        for other, (begun, running) in enumerate(places):
+            if self.rank[other] == rank:
+                per_launch = len(self.lists[other]) // self.launches
+                before = launch + 1 if other in self.hosts and not host else launch
+                if begun - running < per_launch * before:
+                    return False
+        return not any(self.plan.tasks.rank[t] == rank and e < launch for t, e in flying | queued)
+
     def _slots(self, state: Place) -> dict[tuple[int, int], int]:
-        """What the slots hold; `set`s are taken in lane order (their plans have one lane a slot)."""
+        """What the slots hold; of `set`s the highest."""
         values: dict[tuple[int, int], int] = {}
-        for lane in range(len(self.lists)):
-            for i, (task, launch) in enumerate(self.lists[lane][: state[0][lane][0]]):
+        for lane in range(len(self.plan.lanes)):
+            for i in range(state[0][lane][0]):
                 self._signal(state, lane, i, values)
         return values
 
-    def _signal(
-        self, state: Place, lane: int, i: int, values: dict[tuple[int, int], int]
-    ) -> None:
+    def _signal(self, state: Place, lane: int, i: int, values: dict[tuple[int, int], int]) -> None:
         task, launch = self.lists[lane][i]
         notifies, slots = self.plan.notifies, self.plan.slots
         for n in self.plan.notifies_of(task):
@@ -162,14 +191,17 @@ class Explorer:
             key = (slot, launch % copies)
             amount = int(notifies.amount[n])
             if notifies.op[n] == NotifyOp.SET:
-                values[key] = launch // copies * int(slots.count[slot]) + amount
+                level = launch // copies * int(slots.count[slot]) + amount
+                values[key] = max(values.get(key, 0), level)
             else:
                 values[key] = values.get(key, 0) + amount
 
     def _has_come(self, state: Place, lane: int, i: int, after: After, slot: int) -> bool:
         places, flying, queued = state
         instance = self.lists[lane][i]
-        if instance in queued or (self.static[lane] and i == places[lane][0] - 1 and places[lane][1]):
+        if instance in queued or (
+            self.static[lane] and i == places[lane][0] - 1 and places[lane][1]
+        ):
             return False
         if after is After.END:
             return True
@@ -186,20 +218,31 @@ class Explorer:
 
     def _active(self, state: Place) -> list[Instance]:
         places, flying, queued = state
-        running = [
-            self.lists[lane][begun - 1] for lane, (begun, run) in enumerate(places) if run
-        ]
+        running: list[Instance] = []
+        for lane, (begun, run) in enumerate(places):
+            if run and lane in self.hosts:
+                running += [i for i in self.hosts[lane][begun - 1] if i[1] >= 0]
+            elif run and not self.hand_over[self.lists[lane][begun - 1][0]]:
+                running.append(self.lists[lane][begun - 1])
         return [*running, *flying, *queued]
 
     def _observe(self, state: Place, result: Outcome) -> None:
         active = self._active(state)
         for a, b in combinations(sorted(active), 2):
             result.unordered |= {(a, b), (b, a)}
-            if self._conflict(a, b):
+            if not self._same_host(a, b) and self._conflict(a, b):
                 result.races.add((a, b))
         for lane, (begun, _) in enumerate(state[0]):
+            if lane in self.hosts:
+                continue
             for later in self.lists[lane][begun:]:
                 result.unordered.update((later, b) for b in active)
+
+    def _same_host(self, a: Instance, b: Instance) -> bool:
+        """Hand-overs have no accesses in their lanes, and a host does one thing at a time."""
+        return self.plan.tasks.rank[a[0]] == self.plan.tasks.rank[b[0]] and (
+            self.hand_over[a[0]] or self.hand_over[b[0]]
+        )
 
     def _conflict(self, a: Instance, b: Instance) -> bool:
         """Whether two instances touch a byte in conflicting ways."""

@@ -27,21 +27,38 @@ def random_plan(rng: random.Random, *, sensible: float = 0.7) -> Plan:
         b.lane(rng.randrange(ranks), order=order, fifo=rng.random() < 0.3)
     for _ in range(rng.choice([1, 2, 3])):
         b.slot(rng.randrange(ranks), copies=rng.choice([1, copies]))
+    sets = rng.random() < 0.2
     for i in range(rng.randint(2, 5)):
-        _random_task(rng, b, i)
+        _random_task(rng, b, i, sets=sets)
+    if boundary is Boundary.STREAM and rng.random() < 0.4:
+        _random_host(rng, b, sets=sets)
     _random_waits(rng, b, sensible)
     return b.plan()
 
 
-def _random_task(rng: random.Random, b: PlanBuilder, i: int) -> None:
+def _random_host(rng: random.Random, b: PlanBuilder, *, sets: bool) -> None:
+    """The host of a rank hands a buffer over and gets it back."""
+    rank = rng.randrange(b.ranks)
+    lane, buffer = b.lane(rank, "host"), rng.randrange(len(b.buffers))
+    whole = b.write(buffer, rank, (0, 4))
+    if rng.random() < 0.7:
+        slots = [rng.randrange(len(b.slots)) for _ in range(rng.choice([0, 1, 2]))]
+        slots = [s for s in slots if s or not sets]
+        b.task("acquire", lane, whole, notify=slots, kind=OpKind.ACQUIRE)
+    if rng.random() < 0.7:
+        b.task("release", lane, whole, kind=OpKind.RELEASE)
+
+
+def _random_task(rng: random.Random, b: PlanBuilder, i: int, *, sets: bool) -> None:
     touches = [_random_touch(rng, b) for _ in range(rng.choice([0, 1, 1, 2]))]
     deferred = rng.random() < 0.3
     kind = OpKind.PUT if deferred and touches else OpKind.CALL
     after = [After.END, After.PUT, After.FENCE, After.QUIET] if deferred else list(After)
-    notifies = [
-        Notify(rng.randrange(len(b.slots)), rng.choice([1, 1, 1, 2]), after=rng.choice(after))
-        for _ in range(rng.choice([0, 1, 1, 2]))
-    ]
+    notifies: list[Notify] = []
+    for _ in range(rng.choice([0, 1, 1, 2])):
+        slot, amount = rng.randrange(len(b.slots)), rng.choice([1, 1, 1, 2])
+        op = NotifyOp.SET if slot == 0 and sets else NotifyOp.ADD
+        notifies.append(Notify(slot, amount, op, rng.choice(after)))
     lane = rng.randrange(len(b.lanes))
     b.task(f"t{i}", lane, *touches, notify=notifies, deferred=deferred and bool(touches), kind=kind)
 
@@ -57,10 +74,13 @@ def _random_waits(rng: random.Random, b: PlanBuilder, sensible: float) -> None:
     counts = [0] * len(b.slots)
     for task in b.tasks:
         for n in task.notifies:
-            counts[n.slot] += n.amount
+            old = counts[n.slot]
+            counts[n.slot] = max(old, n.amount) if n.op is NotifyOp.SET else old + n.amount
     used = [s for s, c in enumerate(counts) if c]
-    for i in range(len(b.tasks)):
+    for i, task in enumerate(b.tasks):
         waits: list[Wait] = []
+        if task.kind is OpKind.ACQUIRE:
+            continue
         while used and rng.random() < 0.55 and len(waits) < 3:
             slot = rng.choice(used)
             whole = rng.random() < sensible
@@ -98,6 +118,3 @@ def ring_plan(rng: random.Random) -> PlanBuilder:
             )
     b.task("use", consumer, b.read(x, home, (0, 4)), wait=[ready], notify=[free])
     return b
-
-
-__all__ = ["NotifyOp", "random_plan", "ring_plan"]
