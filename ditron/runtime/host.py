@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
 
 from ditron.plan.tables import Boundary, OpKind, Plan, Role
 from ditron.runtime.heap import Heap
+
+HAND_OVERS = (OpKind.ACQUIRE, OpKind.RELEASE)
 
 Feed = Callable[[str, int, int], torch.Tensor | None]
 """The local shard of (buffer, rank) for a launch 1, 2, ...; None leaves the memory alone."""
@@ -21,11 +24,14 @@ def as_feed(feed: Feed | Mapping[tuple[str, int], torch.Tensor]) -> Feed:
 
 
 class Host:
-    """Writes and reads buffers where the plan's ACQUIRE and RELEASE tasks say it may.
+    """Writes and reads buffers when the execution model says that the host does.
 
-    A buffer that no task acquires is written once, before the first launch, in all its copies; an
-    output that no task releases is read at the end of each launch of its rank (`stream`), or of
-    the run (`persistent`).
+    Under a `stream` boundary that is between two launches of a rank: the host writes the rank's
+    inputs before one begins and takes its outputs (and spoils both) after it has ended. It keeps
+    away from a buffer that peers touch, unless tasks acquire and release it. Under `persistent`
+    there is no such time: the ACQUIRE and RELEASE tasks themselves stand for it.
+
+    A buffer that is never handed over is written once, before all launches, in all its copies.
     """
 
     def __init__(self, plan: Plan, heap: Heap, feed: Feed) -> None:
@@ -33,50 +39,69 @@ class Host:
         self._plan = plan
         self._heap = heap
         self._feed = feed
-        self._acquired = self._touched(OpKind.ACQUIRE)
-        self._released = self._touched(OpKind.RELEASE)
+        self._stream = plan.boundary is Boundary.STREAM
+        a = plan.accesses
+        kinds = [plan.ops[int(op)].kind for op in plan.tasks.op[a.task]]
+        touched = {k: {self._place(i) for i, x in enumerate(kinds) if x is k} for k in HAND_OVERS}
+        foreign = plan.tasks.rank[a.task] != a.rank
+        shared = {self._place(int(i)) for i in np.flatnonzero(foreign)}
+        everything = {(b, r) for b in range(len(plan.buffers)) for r in range(plan.ranks)}
+        own = everything - shared if self._stream else set[tuple[int, int]]()
+        self._filled = touched[OpKind.ACQUIRE] | own
+        self._taken = touched[OpKind.RELEASE] | own
 
-    def _touched(self, kind: OpKind) -> set[tuple[int, int]]:
+    def _place(self, access: int) -> tuple[int, int]:
         a = self._plan.accesses
-        kinds = [op.kind is kind for op in self._plan.ops]
-        ops = self._plan.tasks.op[a.task]
-        return {(int(a.buffer[i]), int(a.rank[i])) for i in range(len(a)) if kinds[int(ops[i])]}
+        return int(a.buffer[access]), int(a.rank[access])
 
     def begin(self) -> None:
-        """Fill what nobody acquires."""
+        """Before all launches: fill what is never handed over."""
         for row, buffer in enumerate(self._plan.buffers):
             for rank in range(self._plan.ranks):
-                if (row, rank) not in self._acquired:
+                if (row, rank) not in self._filled:
                     for copy in range(buffer.copies):
                         self._write(row, rank, copy, launch=1)
 
-    def finish_launch(self, rank: int, launch: int) -> None:
-        """A rank has ended a launch under a `stream` boundary: read what nobody releases."""
-        for row, buffer in enumerate(self._plan.buffers):
-            key = (launch, buffer.name, rank)
-            if buffer.role is Role.OUTPUT and (row, rank) not in self._released:
-                self.outputs[key] = self._local(row, rank, launch).clone()
+    def begin_launch(self, rank: int, launch: int) -> None:
+        """A rank is about to begin a launch under a `stream` boundary."""
+        for row in range(len(self._plan.buffers)):
+            if (row, rank) in self._filled:
+                self._fill(row, rank, launch)
+
+    def end_launch(self, rank: int, launch: int) -> None:
+        """A rank has ended a launch under a `stream` boundary."""
+        for row in range(len(self._plan.buffers)):
+            self._take(row, rank, launch)
 
     def end(self, launches: int) -> None:
-        """The run is over."""
-        if self._plan.boundary is Boundary.PERSISTENT:
-            for rank in range(self._plan.ranks):
-                self.finish_launch(rank, launches)
+        """After all launches: take the outputs that no task has released."""
+        if not self._stream:
+            for row in range(len(self._plan.buffers)):
+                for rank in range(self._plan.ranks):
+                    if (row, rank) not in self._taken:
+                        self._take(row, rank, launches)
 
     def touch(self, kind: OpKind, accesses: range, launch: int) -> None:
         """An ACQUIRE or RELEASE task of a launch runs."""
-        a = self._plan.accesses
-        for access in accesses:
-            row, rank = int(a.buffer[access]), int(a.rank[access])
-            buffer, view = self._plan.buffers[row], self._local(row, rank, launch)
+        for access in accesses if not self._stream else ():
+            row, rank = self._place(access)
             if kind is OpKind.ACQUIRE:
-                if not self._write(row, rank, launch - 1, launch) and buffer.role is Role.OUTPUT:
-                    poison(view)
-                continue
-            if buffer.role is Role.OUTPUT:
-                self.outputs[launch, buffer.name, rank] = view.clone()
-            if buffer.role is Role.OUTPUT or (row, rank) in self._acquired:
-                poison(view)
+                self._fill(row, rank, launch)
+            else:
+                self._take(row, rank, launch)
+
+    def _fill(self, row: int, rank: int, launch: int) -> None:
+        fed = self._write(row, rank, launch - 1, launch)
+        if not fed and self._plan.buffers[row].role is Role.OUTPUT:
+            poison(self._local(row, rank, launch))
+
+    def _take(self, row: int, rank: int, launch: int) -> None:
+        buffer, view = self._plan.buffers[row], self._local(row, rank, launch)
+        if buffer.role is Role.OUTPUT:
+            self.outputs[launch, buffer.name, rank] = view.clone()
+        both = (row, rank) in self._filled & self._taken
+        if both and buffer.role in (Role.INPUT, Role.OUTPUT):
+            poison(view)
 
     def _local(self, row: int, rank: int, launch: int) -> torch.Tensor:
         return self._heap.local(row, rank, launch - 1)

@@ -2,11 +2,11 @@
 
 An oracle for the proofs and for tests: it does what no lucky real run shows. Any lane may be far
 ahead of any other, launches overlap as far as the plan's boundary lets them, a deferred transfer
-lands whenever it likes (a later one of a `fifo` lane waits for it, a later launch does not), and
-memory that nobody wrote holds NaN. It finds wrong orders; it cannot find faults of weak memory.
+lands whenever it likes before its rank's launch ends (`stream`) or later (`persistent`), and memory
+that nobody wrote holds NaN. It finds wrong orders; it cannot find faults of weak memory.
 
-The host is part of the model: where a task ACQUIREs a buffer, that launch's data is written into
-it, and where one RELEASEs a buffer, its contents are taken out and poisoned.
+The host is part of the model: it writes each launch's inputs, takes the outputs and spoils both
+(see `ditron.runtime.host`).
 """
 
 from __future__ import annotations
@@ -168,19 +168,29 @@ class _Interleaver:
     def _enter_launches(self) -> bool:
         """Let lanes begin launches as far as the boundary allows; whether anything is left."""
         for group in self.groups:
-            while group and group[0].epoch < self.launches and not any(x.open for x in group):
-                self._finish(group)
+            while group and group[0].epoch < self.launches and self._ended(group):
+                self._end_launch(group)
                 for lane in group:
                     lane.enter(lane.epoch + 1)
+                if self.plan.boundary is Boundary.STREAM:
+                    self.host.begin_launch(self._rank(group), group[0].epoch)
         if any(x.open or x.flights or x.epoch < self.launches for x in self.lanes):
             return True
         for group in self.groups:
-            self._finish(group)
+            self._end_launch(group)
         return False
 
-    def _finish(self, group: list[_Lane]) -> None:
+    def _ended(self, group: list[_Lane]) -> bool:
+        """Under a `stream` boundary a launch ends when its transfers have landed, too."""
+        landed = self.plan.boundary is Boundary.STREAM
+        return not any(x.open or (landed and x.flights) for x in group)
+
+    def _rank(self, group: list[_Lane]) -> int:
+        return int(self.plan.lanes.rank[group[0].row])
+
+    def _end_launch(self, group: list[_Lane]) -> None:
         if group and group[0].epoch and self.plan.boundary is Boundary.STREAM:
-            self.host.finish_launch(int(self.plan.lanes.rank[group[0].row]), group[0].epoch)
+            self.host.end_launch(self._rank(group), group[0].epoch)
 
     def _choices(self) -> list[tuple[float, _Lane, list[int]]]:
         """What may happen next: a lane runs one of these positions, or (none) a transfer lands."""

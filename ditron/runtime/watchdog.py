@@ -105,24 +105,43 @@ class Inspector:
         )
         return f"waits before {name} for {slots}"
 
-    def missing(self, wait: Unmet) -> list[str]:
-        """One line for each notify that the wait's launch should have brought and has not."""
+    def missing(self, wait: Unmet) -> list[int]:
+        """Rows of the notifies that the launch waited for should have brought and has not."""
+        source = self._source(wait)
+        rows: list[int] = np.flatnonzero(self.plan.notifies.slot == wait.slot).tolist()
+        return [r for r in rows if not self._came(int(self.plan.notifies.task[r]), source)]
+
+    def _missing_text(self, wait: Unmet, row: int) -> str:
         plan = self.plan
-        lane = int(plan.tasks.lane[wait.task])
-        source = self.progress.epoch[lane] - wait.lag
-        lines: list[str] = []
-        for row in np.flatnonzero(plan.notifies.slot == wait.slot):
-            task = int(plan.notifies.task[row])
-            if self._came(task, source):
-                continue
-            verb = "sets it to" if plan.notifies.op[row] == NotifyOp.SET else "adds"
-            producer = int(plan.tasks.lane[task])
-            lines.append(
-                f"never came: {plan.describe_task(task)} of launch {source},"
-                f" which {verb} {plan.notifies.amount[row]};"
-                f" its lane {self.lane_text(producer)}"
-            )
-        return lines
+        task = int(plan.notifies.task[row])
+        verb = "sets it to" if plan.notifies.op[row] == NotifyOp.SET else "adds"
+        return (
+            f"never came: {plan.describe_task(task)} of launch {self._source(wait)},"
+            f" which {verb} {plan.notifies.amount[row]};"
+            f" its lane {self.lane_text(int(plan.tasks.lane[task]))}"
+        )
+
+    def _source(self, wait: Unmet) -> int:
+        """The launch that a wait waits for."""
+        return self.progress.epoch[int(self.plan.tasks.lane[wait.task])] - wait.lag
+
+    def _follows(self, wait: Unmet) -> bool:
+        """Whether all that it lacks is itself held back by waits: then it is not the cause."""
+        tasks = [int(self.plan.notifies.task[row]) for row in self.missing(wait)]
+        return bool(tasks) and all(self.unmet(int(self.plan.tasks.lane[t])) for t in tasks)
+
+    def _wait_text(self, wait: Unmet) -> list[str]:
+        slot = self.plan.describe_slot(wait.slot)
+        lines = [
+            f"{self.plan.describe_task(wait.task)} waits for {slot}:"
+            f" seen {wait.seen}, wanted {wait.wanted}, lag {wait.lag}"
+        ]
+        rows = self.missing(wait)
+        if not rows:
+            lines.append("    all its notifies came: they add up to less than the wait wants")
+        lines += [f"    {self._missing_text(wait, row)}" for row in rows[:MOST_PRODUCERS]]
+        more = len(rows) - MOST_PRODUCERS
+        return lines + [f"    and {more} more"] * (more > 0)
 
     def _came(self, task: int, epoch: int) -> bool:
         lane = int(self.plan.tasks.lane[task])
@@ -140,27 +159,17 @@ class Inspector:
         busy = {r for r in range(self.plan.ranks) if self.running(r) is not None}
         idle = [lane for lane in lanes if int(self.plan.lanes.rank[lane]) not in busy]
         waits = [wait for lane in idle for wait in self.unmet(lane)]
+        waits.sort(key=self._follows)
         lines: list[str] = []
         for wait in waits[:MOST_WAITS]:
-            lines.append(
-                f"{self.plan.describe_task(wait.task)} waits for"
-                f" {self.plan.describe_slot(wait.slot)}: seen {wait.seen}, wanted {wait.wanted},"
-                f" lag {wait.lag}"
-            )
-            missing = self.missing(wait)
-            if not missing:
-                missing = ["all its notifies came: they add up to less than the wait wants"]
-            more = len(missing) - MOST_PRODUCERS
-            lines += [f"    {line}" for line in missing[:MOST_PRODUCERS]]
-            lines += [f"    and {more} more"] * (more > 0)
+            lines += self._wait_text(wait)
         if len(waits) > MOST_WAITS:
             lines.append(f"and {len(waits) - MOST_WAITS} more waits")
         for rank in sorted(busy):
             task = self.running(rank)
             if task is not None:
                 lines.append(f"{self.plan.describe_task(task)} is running")
-        first = waits[0].task if waits else None
-        where = (
-            self.plan.ops[int(self.plan.tasks.op[first])].location if first is not None else None
-        )
-        return "\n".join(lines), where or None
+        return "\n".join(lines), self._location(waits[0].task) if waits else None
+
+    def _location(self, task: int) -> str | None:
+        return self.plan.ops[int(self.plan.tasks.op[task])].location or None

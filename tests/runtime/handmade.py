@@ -169,9 +169,9 @@ class AgGemm:
         mk.buffer("w", [(self.k, self.n)] * self.ranks, role=t.Role.WEIGHT)
         mk.buffer("xg", [(self.m, self.k)] * self.ranks, copies=copies)
         mk.buffer("y", [(self.m, self.n)] * self.ranks, role=t.Role.OUTPUT, copies=copies)
-        acquire = mk.op("acquire", t.OpKind.ACQUIRE)
         gather = mk.op("gather", t.OpKind.PUT, deferred=self.deferred)
         matmul = mk.op("matmul", t.OpKind.CALL, self.kernel)
+        acquire = mk.op("acquire", t.OpKind.ACQUIRE)
         release = mk.op("release", t.OpKind.RELEASE)
         # At the waiter, a slot a source; at the sender, a slot a peer: done with my rows.
         peers = range(self.ranks)
@@ -181,10 +181,12 @@ class AgGemm:
         for r in peers:
             copy, sm = mk.lane(r, "copy"), mk.lane(r, "sm")
             mine = (slice(0, rows[r]), slice(0, self.k))
-            task = mk.task(acquire, r, copy)
-            task.accesses.append((t.Mode.WRITE, "x", r, mine))
-            if self.credit:
-                task.waits += [(free[r][peer], self.tiles, copies) for peer in peers]
+            persistent = self.boundary is t.Boundary.PERSISTENT
+            if persistent:
+                task = mk.task(acquire, r, copy)
+                task.accesses.append((t.Mode.WRITE, "x", r, mine))
+                if self.credit:
+                    task.waits += [(free[r][peer], self.tiles, copies) for peer in peers]
             for step in peers:
                 peer = (r + step) % self.ranks
                 task = mk.task(gather, r, copy, step)
@@ -193,6 +195,8 @@ class AgGemm:
                     (t.Mode.READ, "x", r, mine),
                     (t.Mode.WRITE, "xg", peer, (part, slice(0, self.k))),
                 ]
+                if self.credit and not persistent:
+                    task.waits.append((free[r][peer], self.tiles, copies))
                 task.notifies.append((ready[peer][r], 1, add, self.after))
             for step in peers:
                 source = (r + step) % self.ranks
@@ -209,6 +213,8 @@ class AgGemm:
                     if self.ready and tile == 0:
                         task.waits.append((ready[r][source], 1, 0))
                     task.notifies.append((free[source][r], 1, add, end))
+            if not persistent:
+                continue
             task = mk.task(release, r, sm)
             task.accesses.append((t.Mode.WRITE, "y", r, (slice(0, self.m), slice(0, self.n))))
         return mk.plan("ag_gemm")

@@ -122,7 +122,7 @@ def test_a_threshold_that_cannot_be_reached_is_named() -> None:
 
 
 def test_a_kernel_that_is_not_there_is_refused() -> None:
-    with pytest.raises(PlanError, match=r"user\.py:3: @matmul calls kernel 'nothing'"):
+    with pytest.raises(PlanError, match=r"user\.py:2: @matmul calls kernel 'nothing'"):
         run_interleaved(AgGemm(kernel="nothing").plan(), compile_kernels(KERNELS), {})
 
 
