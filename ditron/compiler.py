@@ -24,6 +24,7 @@ from ditron.backends.cpu import CPU
 from ditron.builder.task import Program
 from ditron.errors import InputError, OptionError
 from ditron.ir import task
+from ditron.ir.dominance import check_dominance
 from ditron.passes.lower_to_shmem import TransportName
 from ditron.pipelines import default_pipeline, transport_pipeline
 from ditron.plan.machine import Machine, load_machine
@@ -92,6 +93,7 @@ def _run_passes(module: ModuleOp, passes: Sequence[ModulePass]) -> None:
     for one in passes:
         one.apply(context, module)
         module.verify()
+        check_dominance(module)
 
 
 @contextmanager

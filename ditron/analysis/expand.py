@@ -54,14 +54,13 @@ BODY_KINDS: dict[type[Operation], OpKind] = {
 }
 
 
-def expand(module: ModuleOp, program: device.ProgramOp | None = None) -> Plan:
+def expand(module: ModuleOp) -> Plan:
     """The plan of the device program in a module.
 
     Raises:
         PlanError: a slot, peer or table index out of range, or a box larger than its view.
     """
-    program = program or device_program(module)
-    return _Expansion(program, kernels(module)).plan()
+    return _Expansion(device_program(module), kernels(module)).plan()
 
 
 @dataclass

@@ -23,6 +23,18 @@ def find_task_program(module: ModuleOp) -> task.ProgramOp | None:
     return next((op for op in module.ops if isinstance(op, task.ProgramOp)), None)
 
 
+def task_program(module: ModuleOp) -> task.ProgramOp:
+    """The module's task program.
+
+    Raises:
+        PlanError: there is none.
+    """
+    program = find_task_program(module)
+    if program is None:
+        raise PlanError("no task.program here: this pass works on a task program")
+    return program
+
+
 def device_program(module: ModuleOp) -> device.ProgramOp:
     """The module's device program.
 

@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
+from ditron.analysis.symbols import task_program
 from ditron.errors import OptionError
 from ditron.ir import task
 from ditron.ir.attrs import ChoiceAttr
@@ -72,11 +73,9 @@ class ChooseAlgorithmsPass(ModulePass):
             per_op=_parse_per_op(self.per_op),
         )
         machine = load_machine(self.machine)
-        for program in op.ops:
-            if isinstance(program, task.ProgramOp):
-                for child in program.body.block.ops:
-                    if isinstance(child, task.ComputeOp) and child.choice is None:
-                        child.choice = _choose(child, options.for_op(child.label()), machine)
+        for child in task_program(op).body.block.ops:
+            if isinstance(child, task.ComputeOp) and child.choice is None:
+                child.choice = _choose(child, options.for_op(child.label()), machine)
 
 
 def _choose(op: task.ComputeOp, options: OpOptions, machine: Machine) -> ChoiceAttr:

@@ -33,6 +33,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from ditron.analysis.symbols import device_program
 from ditron.errors import PlanError
 from ditron.ir import device
 from ditron.ir.index import Ssa
@@ -52,13 +53,12 @@ class DecomposeCollectivesPass(ModulePass):
     chunk: int = 0
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for program in op.ops:
-            if isinstance(program, device.ProgramOp):
-                names = names_in(program)
-                for child in list(program.body.block.ops):
-                    if isinstance(child, device.CollectiveOp):
-                        decompose(Collective(child, program, op, names, self.chunk))
-                _hand_over_shared_buffers(program, names)
+        program = device_program(op)
+        names = names_in(program)
+        for child in list(program.body.block.ops):
+            if isinstance(child, device.CollectiveOp):
+                decompose(Collective(child, program, op, names, self.chunk))
+        _hand_over_shared_buffers(program, names)
 
 
 def decompose(this: Collective) -> None:

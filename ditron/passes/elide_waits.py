@@ -21,6 +21,7 @@ from xdsl.passes import ModulePass
 
 from ditron.analysis.arrays import changes, longs
 from ditron.analysis.expand import expand
+from ditron.analysis.symbols import device_program
 from ditron.ir import device
 from ditron.passes.signal_ops import GridSignals, WaitRows, grid_signals
 from ditron.plan.tables import Bools, LaneOrder, Longs, Plan
@@ -33,12 +34,10 @@ class ElideWaitsPass(ModulePass):
     name = "elide-waits"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for program in op.ops:
-            if isinstance(program, device.ProgramOp):
-                plan = expand(op, program)
-                needed = needed_waits(plan)
-                if not needed.all():
-                    _rewrite(program, plan, needed)
+        plan = expand(op)
+        needed = needed_waits(plan)
+        if not needed.all():
+            _rewrite(device_program(op), plan, needed)
 
 
 def needed_waits(plan: Plan) -> Bools:

@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import Float32Type, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ditron.analysis.symbols import kernels
+from ditron.analysis.symbols import device_program, kernels
 from ditron.ir import core, device
 from ditron.ir.index import Ssa, leaves
 from ditron.passes.grids import GridBuilder
@@ -36,10 +36,9 @@ class FuseTilesPass(ModulePass):
     name = "fuse-tiles"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for program in op.ops:
-            if isinstance(program, device.ProgramOp):
-                while (found := next(_candidates(program), None)) is not None:
-                    _fuse(op, *found)
+        program = device_program(op)
+        while (found := next(_candidates(program), None)) is not None:
+            _fuse(op, *found)
 
 
 def _candidates(

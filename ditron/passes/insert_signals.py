@@ -38,7 +38,10 @@ from xdsl.passes import ModulePass
 from ditron.analysis.expand import expand
 from ditron.analysis.pairing import pair
 from ditron.analysis.slots import SlotPlan, SlotUse, plan_slots
+from ditron.analysis.symbols import device_program
+from ditron.errors import PlanError
 from ditron.ir import device
+from ditron.ir.locations import op_location
 from ditron.passes.signal_ops import GridSignals, NotifyRows, WaitRows, grid_signals, grids_of
 from ditron.plan.machine import load_machine
 from ditron.plan.order import Table
@@ -55,14 +58,11 @@ class InsertSignalsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         engines = load_machine(self.machine).engines
-        for program in op.ops:
-            if isinstance(program, device.ProgramOp):
-                plan = expand(op, program)
-                setters = {
-                    number for number, o in enumerate(plan.ops) if not engines[o.engine].remote_add
-                }
-                slots = plan_slots(plan, pair(plan), setters)
-                _write(program, plan, slots, setters)
+        program, plan = device_program(op), expand(op)
+        if plan.signals:
+            raise PlanError("the program has signals already", op_location(program))
+        setters = {i for i, o in enumerate(plan.ops) if not engines[o.engine].remote_add}
+        _write(program, plan, plan_slots(plan, pair(plan), setters), setters)
 
 
 def _write(program: device.ProgramOp, plan: Plan, slots: SlotPlan, setters: set[int]) -> None:

@@ -27,9 +27,12 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ditron.analysis.shards import dims_to_cut
+from ditron.analysis.symbols import find_device_program, task_program
+from ditron.errors import PlanError
 from ditron.ir import device, task
 from ditron.ir.attrs import dtype_attr
 from ditron.ir.index import Ssa
+from ditron.ir.locations import op_location
 from ditron.passes.grids import GridBuilder, Names
 from ditron.passes.tile_kernels import TileBody, build_kernel, dot, pointwise
 from ditron.plan.expr import Expr, as_expr
@@ -48,8 +51,10 @@ class LowerTaskToDevicePass(ModulePass):
     name = "lower-task-to-device"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for program in [p for p in op.ops if isinstance(p, task.ProgramOp)]:
-            _Lowering(program, op).run()
+        program = task_program(op)
+        if find_device_program(op) is not None:
+            raise PlanError("the task program is lowered already", op_location(program))
+        _Lowering(program, op).run()
 
 
 class _Lowering:

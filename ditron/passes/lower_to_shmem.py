@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
+from ditron.analysis.symbols import device_program
 from ditron.errors import OptionError
 from ditron.ir import device, shmem
 from ditron.ir.locations import op_location
@@ -66,7 +67,7 @@ class LowerToShmemPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         transport = TRANSPORTS[self.transport]
-        for child in list(op.walk()):
+        for child in list(device_program(op).walk()):
             lack = _lack(child, transport)
             if lack is not None:
                 raise OptionError(f"transport {self.transport} has no {lack}", op_location(child))

@@ -28,7 +28,7 @@ from xdsl.passes import ModulePass
 from ditron.analysis.arrays import longs, spans
 from ditron.analysis.expand import expand
 from ditron.analysis.pairing import Pairing, pair
-from ditron.ir import device
+from ditron.analysis.symbols import device_program
 from ditron.passes.signal_ops import GridSignals, grid_signals
 from ditron.plan.tables import Longs, OpKind, Plan
 
@@ -44,14 +44,11 @@ class OrderTilesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.order == "natural":
             return
-        for program in op.ops:
-            if isinstance(program, device.ProgramOp):
-                plan = expand(op, program)
-                keys = tile_keys(plan)
-                writers = grid_signals(program)
-                for number, writer in enumerate(writers):
-                    if writer.op.engine.data == "sm":
-                        _order(writer, keys[plan.tasks.op == number])
+        plan = expand(op)
+        keys = tile_keys(plan)
+        for number, writer in enumerate(grid_signals(device_program(op))):
+            if writer.op.engine.data == "sm":
+                _order(writer, keys[plan.tasks.op == number])
 
 
 def _order(writer: GridSignals, key: Longs) -> None:

@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
 from ditron.analysis.liveness import Lifetime, lifetimes
+from ditron.analysis.symbols import device_program
 from ditron.ir import device
 from ditron.plan.tables import DTYPE_BYTES
 
@@ -36,11 +37,7 @@ class PlanMemoryPass(ModulePass):
     align: int = 256
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for program in op.ops:
-            if isinstance(program, device.ProgramOp):
-                self._plan(program)
-
-    def _plan(self, program: device.ProgramOp) -> None:
+        program = device_program(op)
         buffers = lifetimes(program)
         sizes = [self._rounded(_bytes(b.buffer)) for b in buffers]
         offsets = place(buffers, sizes, reuse=self.reuse)

@@ -18,6 +18,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ditron.analysis.symbols import device_program
 from ditron.errors import OptionError
 from ditron.ir import device
 from ditron.ir.index import Ssa
@@ -38,10 +39,8 @@ class ScheduleTasksPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if min(self.workers, self.copy_lanes) < 1:
             raise OptionError("schedule-tasks needs at least one worker and one copy lane")
-        for program in op.ops:
-            if isinstance(program, device.ProgramOp):
-                for grid in grids_of(program):
-                    set_schedule(grid, lane=self._lane(grid))
+        for grid in grids_of(device_program(op)):
+            set_schedule(grid, lane=self._lane(grid))
 
     def _lane(self, grid: device.GridOp) -> Expr:
         if grid.engine.data == "sm" and self.workers > 1:
