@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     Float32Type,
     FunctionType,
     IntAttr,
+    IntegerType,
     StringAttr,
     SymbolNameConstraint,
     UnitAttr,
@@ -53,6 +54,8 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+from ditron.ir.attrs import dtype_name
+
 
 class Shaped(ParametrizedAttribute, TypeAttribute):
     """`<128x64xbf16>`: a static shape and an element type."""
@@ -79,6 +82,7 @@ class Shaped(ParametrizedAttribute, TypeAttribute):
     def verify(self) -> None:
         if not self.shape.data or any(d.data < 1 for d in self.shape):
             raise VerifyException(f"tile dimensions must be static and positive, got {self.dims}")
+        dtype_name(self.element_type)
 
 
 @irdl_attr_definition
@@ -189,6 +193,9 @@ class DotOp(IRDLOperation):
             b = b[::-1]
         if a[1] != b[0] or c.dims != (a[0], b[1]):
             raise VerifyException(f"core.dot shapes do not agree: {a} @ {b} -> {c.dims}")
+        element, other = tile_type(self.lhs).element_type, tile_type(self.rhs).element_type
+        if element != other or isinstance(element, IntegerType):
+            raise VerifyException(f"core.dot takes one float type, got {element} and {other}")
         if not isinstance(c.element_type, Float32Type):
             raise VerifyException("core.dot accumulates in f32")
 
@@ -267,6 +274,9 @@ class UnaryOp(IRDLOperation):
     def verify_(self) -> None:
         if self.operand.type != self.result.type:
             raise VerifyException(f"{self.name} keeps the type")
+        element = tile_type(self.operand).element_type
+        if isinstance(element, IntegerType) and not isinstance(self, ReluOp):
+            raise VerifyException(f"{self.name} takes floats, got {element}")
 
 
 @irdl_op_definition
@@ -343,7 +353,7 @@ class FuncOp(IRDLOperation):
         with printer.in_parens():
             printer.print_list(self.body.block.args, printer.print_block_argument)
         printer.print_string(" ")
-        printer.print_region(self.body, print_entry_block_args=False)
+        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
 
     @classmethod
     def parse(cls, parser: Parser) -> FuncOp:

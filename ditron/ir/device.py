@@ -59,9 +59,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from ditron.ir.attrs import ChoiceAttr
 from ditron.ir.device_body import (
-    AcquireOp as AcquireOp,
-)
-from ditron.ir.device_body import (
     BodyOp as BodyOp,
 )
 from ditron.ir.device_body import (
@@ -77,9 +74,6 @@ from ditron.ir.device_body import (
     GetOp as GetOp,
 )
 from ditron.ir.device_body import (
-    HandOverOp as HandOverOp,
-)
-from ditron.ir.device_body import (
     IndexOp as IndexOp,
 )
 from ditron.ir.device_body import (
@@ -90,9 +84,6 @@ from ditron.ir.device_body import (
 )
 from ditron.ir.device_body import (
     PutOp as PutOp,
-)
-from ditron.ir.device_body import (
-    ReleaseOp as ReleaseOp,
 )
 from ditron.ir.device_body import (
     ScheduleOp as ScheduleOp,
@@ -116,12 +107,37 @@ from ditron.ir.device_body import (
     WaitOp as WaitOp,
 )
 from ditron.ir.effects import ReadsAndWrites
-from ditron.ir.index import ExprsAttr, Index, Indices, leaves, number
+from ditron.ir.index import ExprsAttr, Index, Indices, check_indices, leaves, number
 from ditron.ir.keyword import Keyword, check_keyword
 from ditron.plan.expr import Expr
 from ditron.plan.tables import Role
 
 ENGINES = ("sm", "copy", "host")
+
+
+class HandOverOp(BodyOp):
+    """Passes a whole buffer between the host and a launch; counts as a write of all of it."""
+
+    buffer = operand_def(BufferType)
+    traits = traits_def(ReadsAndWrites())
+    assembly_format = "$buffer attr-dict `:` type($buffer)"
+
+    def __init__(self, buffer: SSAValue) -> None:
+        super().__init__(operands=[buffer])
+
+
+@irdl_op_definition
+class AcquireOp(HandOverOp):
+    """The host is done with this rank's buffer: peers may now touch it."""
+
+    name = "device.acquire"
+
+
+@irdl_op_definition
+class ReleaseOp(HandOverOp):
+    """The launch is done with this rank's buffer: the host may now touch it."""
+
+    name = "device.release"
 
 
 @irdl_op_definition
@@ -158,6 +174,11 @@ class ProgramOp(IRDLOperation):
         for op in self.body.block.ops:
             if not isinstance(op, PROGRAM_OPS):
                 raise VerifyException(f"{op.name} cannot stand in a device.program")
+        for what in (BufferOp, SignalsOp, GridOp):
+            names = [op.label for op in self.body.block.ops if isinstance(op, what)]
+            if len(set(names)) < len(names):
+                twice = next(n for n in names if names.count(n) > 1)
+                raise VerifyException(f"two {what.name} are called {twice}")
 
 
 @irdl_op_definition
@@ -205,6 +226,10 @@ class BufferOp(IRDLOperation):
         self.result.name_hint = "".join(c if c.isalnum() else "_" for c in name)
 
     @property
+    def label(self) -> str:
+        return self.buffer_name.data
+
+    @property
     def extents(self) -> list[Expr]:
         return leaves(self.args, self.extent)
 
@@ -213,6 +238,7 @@ class BufferOp(IRDLOperation):
         type_ = self.result.type
         if len(self.extent.data) != len(type_.dims):
             raise VerifyException(f"device.buffer gives one size a dimension of {type_}")
+        check_indices(self, extent=None)
 
 
 @irdl_op_definition
@@ -231,6 +257,10 @@ class SignalsOp(IRDLOperation):
             result_types=[SignalsType(IntAttr(size))],
         )
         self.result.name_hint = name
+
+    @property
+    def label(self) -> str:
+        return self.signals_name.data
 
 
 @irdl_op_definition
@@ -273,6 +303,11 @@ class CollectiveOp(IRDLOperation):
 
     def verify_(self) -> None:
         check_keyword(self, "kind", self.kind, ("all_gather", "reduce_scatter", "all_reduce"))
+        dim = self.dim.value.data
+        for type_ in (self.source.type, self.target.type):
+            assert isinstance(type_, BufferType)
+            if not 0 <= dim < len(type_.dims):
+                raise VerifyException(f"device.collective: {type_} has no dim {dim}")
 
 
 @irdl_op_definition
@@ -296,6 +331,10 @@ class GridOp(IRDLOperation):
             },
             regions=[body],
         )
+
+    @property
+    def label(self) -> str:
+        return self.sym_name.data
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -340,6 +379,10 @@ class GridOp(IRDLOperation):
                 stage = kind
         if sum(isinstance(op, BodyOp) for op in block.ops) != 1:
             raise VerifyException("a grid has exactly one body op")
+        if not self.body_op.operands:
+            raise VerifyException(f"{self.body_op.name} takes at least one view")
+        if sum(isinstance(op, ScheduleOp) for op in block.ops) > 1:
+            raise VerifyException("a grid has at most one device.schedule")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -356,7 +399,7 @@ class GridOp(IRDLOperation):
         with printer.in_parens():
             printer.print_list(list(zip(self.body.block.args, self.dims, strict=True)), one)
         printer.print_string(" ")
-        printer.print_region(self.body, print_entry_block_args=False)
+        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
 
     @classmethod
     def parse(cls, parser: Parser) -> GridOp:

@@ -47,7 +47,7 @@ from xdsl.utils.exceptions import VerifyException
 from ditron.ir.attrs import dtype_name
 from ditron.ir.core import ViewType
 from ditron.ir.effects import ReadsAndWrites
-from ditron.ir.index import ExprsAttr, Index, Indices, leaves, number
+from ditron.ir.index import ExprsAttr, Index, Indices, check_indices, leaves, number
 from ditron.ir.keyword import Keyword, check_keyword
 from ditron.plan import tables
 from ditron.plan.expr import Expr
@@ -91,8 +91,9 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
             printer.print_string(f", {self.memory.data}")
 
     def verify(self) -> None:
-        if any(d < 1 for d in self.dims):
+        if not self.dims or any(d < 1 for d in self.dims):
             raise VerifyException(f"a buffer's capacity is positive, got {self.dims}")
+        dtype_name(self.element_type)
         if self.memory.data not in tuple(Memory):
             raise VerifyException(f"memory is symmetric or local, got {self.memory.data}")
 
@@ -130,6 +131,9 @@ class IndexOp(IRDLOperation):
         args, expr = number([index])
         super().__init__(operands=[args], properties={"expr": expr}, result_types=[IndexType()])
 
+    def verify_(self) -> None:
+        check_indices(self, expr=1)
+
 
 @irdl_op_definition
 class TableOp(IRDLOperation):
@@ -157,8 +161,9 @@ class TableOp(IRDLOperation):
         return self.values.get_shape()
 
     def verify_(self) -> None:
-        if not isinstance(self.values.type, TensorType) or len(self.at.data) != len(self.shape):
-            raise VerifyException("device.table takes one index a dimension of its table")
+        if not isinstance(self.values.type, TensorType):
+            raise VerifyException(f"device.table holds a tensor, got {self.values.type}")
+        check_indices(self, at=len(self.shape))
 
 
 @irdl_op_definition
@@ -205,6 +210,9 @@ class ScheduleOp(IRDLOperation):
         order = leaves(self.order_args, self.order or none)
         where = leaves(self.where_args, self.where or none)
         return (lane or [None])[0], list(order), (where or [None])[0]
+
+    def verify_(self) -> None:
+        check_indices(self, lane=1, order=None, where=1)
 
 
 @irdl_op_definition
@@ -275,6 +283,7 @@ class ViewOp(IRDLOperation):
             raise VerifyException(f"device.view of {buffer} cannot be {view}")
         if self.peer is not None and buffer.memory.data != Memory.SYMMETRIC:
             raise VerifyException("only symmetric buffers can be viewed at a peer")
+        check_indices(self, offsets=rank, sizes=rank, peer=1)
 
 
 class Wait(IRDLOperation):
@@ -325,8 +334,11 @@ class Wait(IRDLOperation):
         return 0 if self.lag is None else self.lag.value.data
 
     def verify_(self) -> None:
-        if len(self.at.data) != 2 or len(self.value.data) != 1:
-            raise VerifyException("device.wait takes [first slot, slots] and one value")
+        if self.launches_back < 0:
+            raise VerifyException(
+                f"{self.name}: lag counts launches back, got {self.launches_back}"
+            )
+        check_indices(self, at=2, value=1, when=1)
 
 
 class Notify(IRDLOperation):
@@ -380,8 +392,9 @@ class Notify(IRDLOperation):
     def verify_(self) -> None:
         check_keyword(self, "op", self.op, [o.name.lower() for o in tables.NotifyOp])
         check_keyword(self, "after", self.after, [a.name.lower() for a in tables.After])
-        if len(self.at.data) != 1 or len(self.rank.data) != 1:
-            raise VerifyException("device.notify takes one slot and one rank")
+        if self.amount.value.data < 1:
+            raise VerifyException(f"{self.name} raises a slot, got {self.amount.value.data}")
+        check_indices(self, at=1, rank=1, when=1)
 
 
 @irdl_op_definition
@@ -467,28 +480,3 @@ class CallOp(BodyOp):
     @property
     def kernel_name(self) -> str:
         return self.kernel.string_value()
-
-
-class HandOverOp(BodyOp):
-    """Passes a whole buffer between the host and a launch; counts as a write of all of it."""
-
-    buffer = operand_def(BufferType)
-    traits = traits_def(ReadsAndWrites())
-    assembly_format = "$buffer attr-dict `:` type($buffer)"
-
-    def __init__(self, buffer: SSAValue) -> None:
-        super().__init__(operands=[buffer])
-
-
-@irdl_op_definition
-class AcquireOp(HandOverOp):
-    """The host is done with this rank's buffer: peers may now touch it."""
-
-    name = "device.acquire"
-
-
-@irdl_op_definition
-class ReleaseOp(HandOverOp):
-    """The launch is done with this rank's buffer: the host may now touch it."""
-
-    name = "device.release"

@@ -7,6 +7,7 @@ manner of MLIR's `affine.load %m[%i + 3]`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from xdsl.irdl.declarative_assembly_format import (
 )
 from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
 
 from ditron.plan.expr import (
     CALLS,
@@ -31,6 +33,7 @@ from ditron.plan.expr import (
     Binary,
     Const,
     Expr,
+    arguments,
     as_expr,
     binary,
     pieces,
@@ -39,6 +42,7 @@ from ditron.plan.expr import (
 )
 
 INDEX = IndexType()
+_ARGUMENT = re.compile(r"d[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,25 @@ def number(indices: Sequence[Index]) -> tuple[list[SSAValue], ExprsAttr]:
     return values, ExprsAttr(exprs)
 
 
+def check_indices(op: IRDLOperation, **clauses: int | None) -> None:
+    """Raise unless each clause has that many expressions, over no more arguments than it is given.
+
+    The arguments of a clause `offsets` are the operands `offset_args`, or plain `args`.
+    """
+    for clause, count in clauses.items():
+        exprs: ExprsAttr | None = getattr(op, clause)
+        if exprs is None:
+            continue
+        own = f"{clause.removesuffix('s')}_args"
+        args: Sequence[SSAValue] = getattr(op, own if hasattr(op, own) else "args")
+        if count is not None and len(exprs.data) != count:
+            many = f"{count} index expression{'' if count == 1 else 's'}"
+            raise VerifyException(f"{op.name}: `{clause}` takes {many}, got {len(exprs.data)}")
+        if any(index >= len(args) for index in _used(exprs.data)):
+            few = f"more arguments than the {len(args)} given"
+            raise VerifyException(f"{op.name}: `{clause}` needs {few}")
+
+
 def leaves(args: Sequence[SSAValue], exprs: ExprsAttr) -> list[Expr]:
     """The inverse of `number`: expressions over SSA leaves."""
     ssa = [Ssa(a) for a in args]
@@ -88,8 +111,13 @@ class ExprsAttr(Data[tuple[Expr, ...]]):
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[Expr, ...]:
         def atom() -> Expr | None:
+            at = parser.pos
             name = parser.parse_optional_identifier()
-            return None if name is None else Arg(int(name[1:]))
+            if name is None:
+                return None
+            if not _ARGUMENT.fullmatch(name):
+                parser.raise_error(f"expected an argument such as d0, got {name}", at, parser.pos)
+            return Arg(int(name[1:]))
 
         with parser.in_angle_brackets():
             if parser.parse_optional_keyword("none") is not None:
@@ -101,9 +129,13 @@ class ExprsAttr(Data[tuple[Expr, ...]]):
             )
 
     def print_parameter(self, printer: Printer) -> None:
-        names = [f"d{i}" for i in range(64)]
+        names = [f"d{i}" for i in range(1 + max(_used(self.data), default=-1))]
         with printer.in_angle_brackets():
             printer.print_string(", ".join(to_text(e, names) for e in self.data) or "none")
+
+
+def _used(exprs: Sequence[Expr]) -> set[int]:
+    return set[int]().union(*map(arguments, exprs))
 
 
 def parse_expr(parser: AttrParser, atom: Callable[[], Expr | None], level: int = 0) -> Expr:
