@@ -152,7 +152,7 @@ def compile_(  # noqa: PLR0913 - one parameter a flag
 
 
 @command
-def verify(  # noqa: PLR0913 - one parameter a flag
+def verify(
     file: File,
     *,
     set_: Set = None,

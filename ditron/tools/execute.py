@@ -20,8 +20,8 @@ from ditron.tools.inputs import load_inputs, make_inputs, split_weights
 from ditron.tools.loading import Source, parse_dump
 from ditron.tools.show import Decision, decisions, progress
 
-LEVELS = {"task": "task.program", "device": "device.program", "shmem": "shmem."}
-"""What marks a stage's text, from the highest level to the lowest; a stage keeps what is above."""
+LEVELS = ("task", "device", "shmem")
+"""The levels of stages, from the highest to the lowest; a stage keeps what is above it."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,11 @@ def run(source: Source, executable: Executable, request: RunRequest) -> RunResul
         )
         seconds = executable.measure(inputs, repeats=request.repeats) if request.repeats else []
         if request.trace is not None:
-            executable.trace(inputs, request.trace)
+            executable.trace(request.trace)
     return RunResult(
         program.program_name,
         program.mesh.ranks,
-        chosen(executable),
+        chosen(source, executable),
         str(executable.report),
         seconds,
         outputs,
@@ -100,15 +100,17 @@ def run(source: Source, executable: Executable, request: RunRequest) -> RunResul
     )
 
 
-def chosen(executable: Executable) -> list[Decision]:
-    """What was decided, read from the last stage that still holds the task program."""
-    texts = [text for text in executable.stages.values() if LEVELS["task"] in text]
-    return decisions(parse_dump(texts[-1], "<stage>")) if texts else []
+def chosen(source: Source, executable: Executable) -> list[Decision]:
+    """What was decided, read from the last stage, which still holds the task program."""
+    texts = list(executable.stages.values())
+    return decisions(source.module, parse_dump(texts[-1], "<stage>"))
 
 
-def level_of(text: str) -> str:
+def level_of(name: str, text: str) -> str:
     """The lowest level that a stage has reached."""
-    return next((level for level in reversed(LEVELS) if LEVELS[level] in text), "")
+    if name.endswith("lower-to-shmem"):
+        return "shmem"
+    return "device" if "device.program" in text else "task"
 
 
 def emit(executable: Executable, level: str) -> str:
@@ -119,12 +121,11 @@ def emit(executable: Executable, level: str) -> str:
     """
     if level == "host":
         return executable.kernels
-    texts = list(executable.stages.values())
     if level == "core":
-        return core_functions(texts[-1])
-    reached = {level_of(text): text for text in texts}
+        return core_functions(list(executable.stages.values())[-1])
+    reached = {level_of(name, text): text for name, text in executable.stages.items()}
     if level not in reached:
-        msg = f"nothing was lowered to level {level}; this compilation reached {', '.join(reached)}"
+        msg = f"no stage is at level {level}; this compilation reached {', '.join(reached)}"
         raise OptionError(msg)
     return reached[level]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -60,13 +60,27 @@ class Decision:
     where: str
 
 
-def decisions(module: ModuleOp) -> list[Decision]:
-    """Every op that had a choice, in program order."""
-    return [
-        Decision(op.name, op.label(), _describe(op.choice), op_location(op))
-        for op in module.walk()
-        if isinstance(op, task.ComputeOp) and op.choice is not None
-    ]
+def decisions(source: ModuleOp, decided: ModuleOp) -> list[Decision]:
+    """Every op that had a choice, in program order.
+
+    Args:
+        source: the program as written, with the user's lines.
+        decided: a later stage of it, with choices; parsed from text, its positions are the text's.
+    """
+    lines: dict[tuple[str, str], list[str]] = {}
+    for op in _compute_ops(source):
+        lines.setdefault((op.name, op.label()), []).append(op_location(op))
+    found: list[Decision] = []
+    for op in _compute_ops(decided):
+        known = lines.get((op.name, op.label()), [])
+        where = known.pop(0) if known else ""
+        if op.choice is not None:
+            found.append(Decision(op.name, op.label(), _describe(op.choice), where))
+    return found
+
+
+def _compute_ops(module: ModuleOp) -> Iterator[task.ComputeOp]:
+    return (op for op in module.walk() if isinstance(op, task.ComputeOp))
 
 
 def _describe(choice: ChoiceAttr) -> str:

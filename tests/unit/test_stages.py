@@ -36,8 +36,8 @@ def test_stages_round_trip(executable: dt.Executable):
 
 
 def test_a_level_is_emitted_as_its_last_stage(executable: dt.Executable):
-    levels = [level_of(text) for text in executable.stages.values()]
-    assert levels == sorted(levels, key=list(LEVELS).index)
+    levels = [level_of(name, text) for name, text in executable.stages.items()]
+    assert levels == sorted(levels, key=LEVELS.index)
     for level in LEVELS:
         text = emit(executable, level)
         last = len(levels) - 1 - levels[::-1].index(level)
@@ -49,8 +49,15 @@ def test_a_level_is_emitted_as_its_last_stage(executable: dt.Executable):
 
 
 def test_decisions_name_the_users_line(executable: dt.Executable, path: Path):
-    found = chosen(executable)
+    found = chosen(load(path), executable)
     assert {d.op for d in found} >= {"task.matmul"}
+    lines = path.read_text().splitlines()
+    for decision in found:
+        file, _, line = decision.where.rpartition(":")
+        assert file == str(path)
+        assert "dt." in lines[int(line) - 1]
+    matmul = next(d for d in found if d.op == "task.matmul")
+    assert "dt.matmul" in lines[int(matmul.where.rpartition(":")[2]) - 1]
 
 
 def test_compiling_twice_gives_the_same_bytes(executable: dt.Executable, path: Path):
