@@ -75,8 +75,16 @@ class _Zygote:
                 if not pool.alive:
                     pool.socket.close()
             self.pools = [p for p in self.pools if p.alive]
+        self._end()
+
+    def _end(self) -> None:
+        """Kill all ranks and wait for them: whoever inherits children may not."""
+        signal.set_wakeup_fd(-1)
         for pool in self.pools:
             pool.kill()
+        with suppress(ChildProcessError):
+            while True:
+                os.waitpid(-1, 0)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
@@ -160,3 +168,4 @@ def main(fd: int) -> None:
     faulthandler.enable()
     _warm_up()
     _Zygote(socket.socket(fileno=fd)).serve()
+    os._exit(0)  # torch has nothing to say and takes its time
