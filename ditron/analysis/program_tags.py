@@ -1,0 +1,116 @@
+"""What a task program says, as tags of its tensors' cells, and where its shards lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from ditron.analysis.cells import Cuts
+from ditron.analysis.ring import BINARY, Tags, dot, function, input_tags
+from ditron.ir import task
+from ditron.plan.placement import Mesh, Partial, Shard, shard_extent, shard_size
+from ditron.plan.spec import TensorSpec
+from ditron.plan.tables import Longs
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Where each rank's part of a tensor lies: offset, extent [ranks, D]. Partial: a term each."""
+
+    offset: Longs
+    extent: Longs
+    partial: bool
+
+
+def shards(spec: TensorSpec, mesh: Mesh) -> Shards:
+    """The parts of a tensor; a dimension cut by several axes is cut by the outermost first."""
+    ranks = np.arange(mesh.ranks)
+    offset = np.zeros((mesh.ranks, len(spec.shape)), np.int64)
+    extent = np.tile(np.array(spec.shape, np.int64), (mesh.ranks, 1))
+    inner = mesh.ranks
+    for axis, placement in enumerate(spec.placements):
+        n = mesh.sizes[axis]
+        inner //= n
+        if isinstance(placement, Shard):
+            place = ranks // inner % n
+            for r in ranks:
+                size = int(extent[r, placement.dim])
+                offset[r, placement.dim] += min(int(place[r]) * shard_size(size, n), size)
+                extent[r, placement.dim] = shard_extent(size, n, place[r])
+    return Shards(offset, extent, any(isinstance(p, Partial) for p in spec.placements))
+
+
+class ProgramAxes:
+    """Numbers an axis for each dimension of each tensor of a program, from `base` on."""
+
+    def __init__(self, program: task.ProgramOp, base: int) -> None:
+        self.program = program
+        self.base: dict[SSAValue, int] = {}
+        sizes: list[int] = []
+        for op in program.body.block.ops:
+            for result in op.results:
+                self.base[result] = base + len(sizes)
+                sizes.extend(task.spec_of(result).shape)
+        self.sizes = np.array(sizes, np.int64)
+
+    def same_axes(self) -> Iterator[tuple[int, int, int]]:
+        """Axes that are one, with their size."""
+        for op in self.program.body.block.ops:
+            for (a, i), (b, j) in _same_dims(op):
+                yield self.base[a] + i, self.base[b] + j, task.spec_of(a).shape[i]
+
+
+Dim = tuple[SSAValue, int]
+
+
+def _same_dims(op: Operation) -> Iterator[tuple[Dim, Dim]]:
+    if isinstance(op, task.MatmulOp):
+        k, n = (1, 0) if op.transpose_b is not None else (0, 1)
+        yield (op.lhs, 0), (op.result, 0)
+        yield (op.lhs, 1), (op.rhs, k)
+        yield (op.rhs, n), (op.result, 1)
+    elif isinstance(op, task.ComputeOp):
+        shape = task.spec_of(op.result).shape
+        for operand in op.operands:
+            for d, size in enumerate(task.spec_of(operand).shape):
+                if size == shape[d]:
+                    yield (operand, d), (op.result, d)
+
+
+def term_name(name: str, rank: int) -> str:
+    """What to call one rank's term of a partial input."""
+    return f"{name} of rank {rank}"
+
+
+def program_tags(axes: ProgramAxes, cuts: Cuts) -> dict[SSAValue, Tags]:
+    """Tags of all cells of all tensors of a program, `[cells of each dimension]`."""
+    tags: dict[SSAValue, Tags] = {}
+    for op in axes.program.body.block.ops:
+        match op:
+            case task.SourceOp():
+                base, spec = axes.base[op.result], task.spec_of(op.result)
+                edges = [cuts.edges(base + d) for d in range(len(spec.shape))]
+                tags[op.result] = source_tags(op.tensor_name.data, spec, edges, axes.program.mesh)
+            case task.MatmulOp():
+                transpose = op.transpose_b is not None
+                tags[op.result] = dot(tags[op.lhs], tags[op.rhs], transpose_b=transpose)
+            case task.BinaryOp():
+                tags[op.result] = BINARY[op.function()](tags[op.lhs], tags[op.rhs])
+            case task.UnaryOp():
+                tags[op.result] = function(op.function())(tags[op.operand])
+            case task.CastOp() | task.CollectiveOp():
+                tags[op.result] = tags[op.operand]
+            case _:
+                assert isinstance(op, task.OutputOp), op.name
+    return tags
+
+
+def source_tags(name: str, spec: TensorSpec, edges: list[Longs], mesh: Mesh) -> Tags:
+    """Tags of an input or weight; a partial one is the sum of its terms."""
+    if not shards(spec, mesh).partial:
+        return input_tags(name, edges)
+    terms = [input_tags(term_name(name, r), edges) for r in range(mesh.ranks)]
+    return np.add.reduce(terms)

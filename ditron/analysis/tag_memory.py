@@ -1,0 +1,178 @@
+"""The memory of all ranks as tags of cells, for the delivery proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ditron.analysis.arrays import longs, spans
+from ditron.analysis.cells import Cuts
+from ditron.analysis.ring import Tags
+from ditron.analysis.touches import alias_groups
+from ditron.plan.tables import DTYPE_BYTES, Bools, Longs, Plan
+
+
+class BufferAxes:
+    """Numbers an axis for each (buffer, rank, dimension), in that order."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.dims = np.array([len(b.capacity) for b in plan.buffers], np.int64)
+        self.base = np.cumsum(self.dims * plan.ranks) - self.dims * plan.ranks
+        sizes = [b.extent.reshape(-1) for b in plan.buffers]
+        self.sizes = longs(np.concatenate([np.zeros(0, np.int64), *sizes]))
+
+    def axis(self, buffer: Longs, rank: Longs, dim: int) -> Longs:
+        """The axis of one dimension of buffers on ranks."""
+        return self.base[buffer] + rank * self.dims[buffer] + dim
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes of cells: `start` [N] is the first, `size` and `step` [N, D] go on from there."""
+
+    start: Longs
+    size: Longs
+    step: Longs
+
+    def __getitem__(self, rows: Longs) -> Boxes:
+        return Boxes(self.start[rows], self.size[rows], self.step[rows])
+
+    def flat(self) -> tuple[Longs, Longs]:
+        """Every cell of every box, row-major, and the box that it belongs to."""
+        cell, box = self.start, np.arange(len(self.start))
+        for d in range(self.size.shape[1]):
+            many = self.size[box, d]
+            at = spans(np.zeros_like(many), many)
+            cell = np.repeat(cell, many)
+            box = np.repeat(box, many)
+            cell = cell + at * self.step[box, d]
+        return cell, box
+
+    def dense(self, dims: int) -> Longs:
+        """Cells [N, size of dim 0, ...] of boxes that are all of one size."""
+        cell = self.start.reshape(-1, *[1] * dims)
+        for d in range(dims):
+            at = longs(np.arange(int(self.size[0, d])))
+            at = at.reshape([-1 if i == d else 1 for i in range(dims)])
+            cell = cell + at * self.step[:, d].reshape(-1, *[1] * dims)
+        return cell
+
+
+class TagMemory:
+    """`tags`, `ready` (holds something) and `writer` (task, -1 if none) of each cell [cells]."""
+
+    def __init__(self, plan: Plan, axes: BufferAxes, cuts: Cuts) -> None:
+        self._plan, self._axes, self._cuts = plan, axes, cuts
+        self.dims = max(1, max((len(b.capacity) for b in plan.buffers), default=1))
+        shape = (len(plan.buffers), plan.ranks)
+        self._size = np.ones((*shape, self.dims), np.int64)
+        for row, buffer in enumerate(plan.buffers):
+            ranks = np.arange(plan.ranks)
+            for d in range(len(buffer.capacity)):
+                self._size[row, :, d] = cuts.cells[axes.axis(longs(row), ranks, d)]
+        self._step = np.ones_like(self._size)
+        for d in reversed(range(self.dims - 1)):
+            self._step[:, :, d] = self._step[:, :, d + 1] * self._size[:, :, d + 1]
+        many = self._size.prod(axis=2).ravel()
+        self._start = (np.cumsum(many) - many).reshape(shape)
+        self.tags: Tags = np.zeros(int(many.sum()), np.uint64)
+        self.ready: Bools = np.zeros(len(self.tags), np.bool_)
+        self.writer = np.full(len(self.tags), -1, np.int32)
+        self._shared = _SharedBytes(plan, self) if alias_groups(plan.buffers) else None
+
+    def __len__(self) -> int:
+        return len(self.tags)
+
+    def boxes(self, access: Longs) -> Boxes:
+        """The cells of accesses."""
+        accesses, axes = self._plan.accesses, self._axes
+        buffer, rank = longs(accesses.buffer)[access], longs(accesses.rank)[access]
+        size = np.ones((len(access), self.dims), np.int64)
+        start = self._start[buffer, rank]
+        step = self._step[buffer, rank]
+        for d in range(self.dims):
+            real = np.flatnonzero(axes.dims[buffer] > d)
+            lo, hi = accesses.lo[access[real], d], accesses.hi[access[real], d]
+            axis = axes.axis(buffer[real], rank[real], d)
+            first = self._cuts.cell(axis, lo)
+            end = np.where(hi > lo, self._cuts.cell(axis, np.maximum(hi, lo)), first)
+            size[real, d] = end - first
+            start[real] += first * step[real, d]
+        return Boxes(start, size, step)
+
+    def whole(self, buffer: int, rank: int) -> tuple[slice, tuple[int, ...]]:
+        """All cells of a buffer on a rank, and their shape."""
+        dims = len(self._plan.buffers[buffer].capacity)
+        shape = tuple(self._size[buffer, rank, :dims].tolist())
+        start = int(self._start[buffer, rank])
+        return slice(start, start + int(np.prod(shape, dtype=np.int64))), shape
+
+    def write(self, cells: Longs, tags: Tags, task: Longs, ready: Bools | bool = True) -> None:
+        """Put tags into cells; what other buffers hold in the same bytes is lost."""
+        if self._shared is not None:
+            self.ready[self._shared.others(cells)] = False
+        self.tags[cells] = tags
+        self.ready[cells] = ready
+        self.writer[cells] = task
+
+    def place(self, cell: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
+        """Buffer, rank, lo and hi in elements of a cell."""
+        ranks = self._plan.ranks
+        row = int(np.searchsorted(self._start.ravel(), cell, side="right")) - 1
+        while self._size.reshape(-1, self.dims)[row].prod() == 0:
+            row -= 1
+        buffer, rank = divmod(row, ranks)
+        rest = cell - int(self._start[buffer, rank])
+        lo: list[int] = []
+        hi: list[int] = []
+        for d in range(len(self._plan.buffers[buffer].capacity)):
+            at, rest = divmod(rest, int(self._step[buffer, rank, d]))
+            axis = int(self._axes.axis(longs(buffer), longs(rank), d))
+            edges = self._cuts.edges(axis)
+            lo.append(int(edges[at]))
+            hi.append(int(edges[at + 1]))
+        return buffer, rank, tuple(lo), tuple(hi)
+
+    def byte_intervals(self, buffer: int, rank: int) -> tuple[Longs, Longs]:
+        """First heap byte and end of each cell of a buffer, in the first of its copies."""
+        record = self._plan.buffers[buffer]
+        width = DTYPE_BYTES[record.dtype]
+        lo = np.full((1,) * len(record.capacity), record.offset_bytes)
+        hi = lo + width
+        step = width
+        for d in reversed(range(len(record.capacity))):
+            edges = self._cuts.edges(int(self._axes.axis(longs(buffer), longs(rank), d)))
+            shape = [-1 if i == d else 1 for i in range(len(record.capacity))]
+            lo = lo + edges[:-1].reshape(shape) * step
+            hi = hi + (edges[1:].reshape(shape) - 1) * step
+            step *= record.capacity[d]
+        return lo.ravel(), hi.ravel()
+
+
+class _SharedBytes:
+    """Which cells of other buffers lie in the bytes of a cell."""
+
+    def __init__(self, plan: Plan, memory: TagMemory) -> None:
+        # (first cell, end, first byte and end of each cell) by buffer, a list for each group.
+        self._groups: list[list[tuple[int, int, Longs, Longs]]] = []
+        for group in alias_groups(plan.buffers):
+            for rank in range(plan.ranks):
+                parts = [(memory.whole(b, rank)[0], memory.byte_intervals(b, rank)) for b in group]
+                self._groups.append([(c.start, c.stop, *b) for c, b in parts if c.stop > c.start])
+
+    def others(self, cells: Longs) -> Longs:
+        """The cells of other buffers that share bytes with any of these cells."""
+        found = [np.zeros(0, np.int64)]
+        for group in self._groups:
+            for start, stop, first, end in group:
+                mine = cells[(cells >= start) & (cells < stop)] - start
+                if not len(mine):
+                    continue
+                lo, hi = np.sort(first[mine]), np.sort(end[mine])
+                for other, _, a, b in group:
+                    # Of the intervals that begin before its end, some end after its beginning.
+                    met = np.searchsorted(lo, b) > np.searchsorted(hi, a, side="right")
+                    if other != start:
+                        found.append(other + np.flatnonzero(met))
+        return np.concatenate(found)
