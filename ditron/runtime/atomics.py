@@ -195,6 +195,8 @@ give_up:
 }}
 """
 
+SOURCE = _WORDS + _ADVANCE
+
 
 @dataclass(frozen=True)
 class Atomics:
@@ -218,7 +220,7 @@ def atomics() -> Atomics:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-    module = llvm.parse_assembly(_WORDS + _ADVANCE)
+    module = llvm.parse_assembly(SOURCE)
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))

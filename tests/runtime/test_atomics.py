@@ -1,11 +1,15 @@
-"""Compiled atomics: values and cyclic comparison (memory order cannot be tested on x86)."""
+"""Compiled atomics: values, cyclic comparison, and the instructions that order memory on ARM."""
 
 from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
 
 import numpy as np
 import pytest
 
-from ditron.runtime.atomics import atomics
+from ditron.runtime.atomics import SOURCE, atomics
 from ditron.runtime.words import reached
 
 
@@ -32,3 +36,23 @@ def test_waits_compare_cyclically(
     word[0] = seen
     assert bool(atomics().wait_ge(word.ctypes.data, want, spins)) is expected
     assert reached(seen, want) is expected
+
+
+def test_arm_gets_acquire_loads_and_release_stores() -> None:
+    llvm: Any = importlib.import_module("llvmlite.binding")
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple("aarch64-unknown-linux-gnu")
+    assembly = target.create_target_machine(opt=2).emit_assembly(llvm.parse_assembly(SOURCE))
+    bodies = re.split(r"^(\w+):", assembly, flags=re.MULTILINE)
+    code = dict(zip(bodies[1::2], bodies[2::2], strict=True))
+    expected = {
+        "load_acquire": ["ldar"],
+        "store_release": ["stlr"],
+        "fetch_add": ["ldaxr", "stlxr"],
+        "wait_ge": ["ldar"],
+        "ready": ["ldar"],
+        "notify": ["stlr", "stlxr"],
+    }
+    for name, instructions in expected.items():
+        assert all(re.search(rf"\b{i}\b", code[name]) for i in instructions), code[name]
