@@ -273,15 +273,19 @@ class CollectiveOp(IRDLOperation):
     target = operand_def(BufferType)
     dim = prop_def(IntegerAttr.constr(i64))
     size = prop_def(IntegerAttr.constr(i64))
+    axis = prop_def(StringAttr)
+    ranks = prop_def(IntegerAttr.constr(i64))
+    stride = prop_def(IntegerAttr.constr(i64))
     choice = prop_def(ChoiceAttr)
     traits = traits_def(ReadsAndWrites())
     custom_directives = (Keyword,)
     assembly_format = (
-        "custom<Keyword>($kind) $source `->` $target `dim` $dim `size` $size `choice` $choice"
+        "custom<Keyword>($kind) $source `->` $target `dim` $dim `size` $size"
+        " `axis` $axis `ranks` $ranks `stride` $stride `choice` $choice"
         " attr-dict `:` type($source) `->` type($target)"
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one argument a clause
         self,
         kind: str,
         source: SSAValue,
@@ -289,6 +293,8 @@ class CollectiveOp(IRDLOperation):
         *,
         dim: int,
         size: int,
+        axis: str,
+        group: tuple[int, int],
         choice: ChoiceAttr,
     ) -> None:
         super().__init__(
@@ -297,9 +303,17 @@ class CollectiveOp(IRDLOperation):
                 "kind": StringAttr(kind),
                 "dim": IntegerAttr(dim, i64),
                 "size": IntegerAttr(size, i64),
+                "axis": StringAttr(axis),
+                "ranks": IntegerAttr(group[0], i64),
+                "stride": IntegerAttr(group[1], i64),
                 "choice": choice,
             },
         )
+
+    @property
+    def group(self) -> tuple[int, int]:
+        """How many ranks take part, and how far apart their numbers are."""
+        return self.ranks.value.data, self.stride.value.data
 
     def verify_(self) -> None:
         check_keyword(self, "kind", self.kind, ("all_gather", "reduce_scatter", "all_reduce"))

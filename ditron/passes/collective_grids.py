@@ -1,13 +1,15 @@
-"""The grids that decomposed collectives are made of: chunk transfers and reductions."""
+"""The grids that decomposed collectives are made of: chunk transfers and sums of tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from ditron.ir import device
+from ditron.ir.attrs import dtype_attr
 from ditron.ir.index import Ssa
 from ditron.passes.grids import GridBuilder, Names
 from ditron.passes.tile_kernels import build_kernel, sum_in_order
@@ -16,15 +18,23 @@ from ditron.plan.placement import shard_size
 from ditron.plan.tables import Memory, Role
 from ditron.plan.tiling import extent_of_shard, rest_of, tile_dim
 
-# Where along the collective's dimension, and at which rank, the contribution of a rank lies.
-Contribution = Callable[[Expr], tuple[SSAValue, Expr, Expr | None]]
+
+@dataclass(frozen=True)
+class Place:
+    """Where a box starts along the collective's dimension, in which buffer, at which rank."""
+
+    buffer: SSAValue
+    start: Expr
+    at: Expr | None = None
 
 
 class Collective:
     """One collective being decomposed.
 
-    Along `dim` the tensor has `size` elements in all, `shard` a rank (the last ones fewer, or
-    none); a transfer moves `step` of them. New ops are inserted where the collective stands.
+    Its ranks are numbered 0..n-1 along the mesh axis; `me` is this rank's number, `rank(j)` the
+    rank of the program with number j. Along `dim` the tensor has `size` elements in all, `shard` a
+    rank (the last ones fewer, or none); a transfer moves at most `step` of them. New ops are
+    inserted where the collective stands.
     """
 
     def __init__(
@@ -36,15 +46,43 @@ class Collective:
         chunk: int,
     ) -> None:
         self.op, self.program, self.module, self.names = op, program, module, names
-        self.n = program.n
-        self.me = Ssa(
-            next(o for o in program.body.block.ops if isinstance(o, device.RankOp)).result
-        )
+        self.n, self.stride = op.group
+        self.me = self._index_on_axis()
         self.source, self.target = op.source, op.target
         self.dim = op.dim.value.data
-        self.size = max(op.size.value.data, 1)
-        self.shard = max(shard_size(op.size.value.data, self.n), 1)
+        self.whole = op.size.value.data
+        self.size = max(self.whole, 1)
+        self.shard = max(shard_size(self.whole, self.n), 1)
         self.step = chunk or op.choice.chunk or self.shard
+
+    def _index_on_axis(self) -> Expr:
+        ops = self.program.body.block.ops
+        rank = next(o for o in ops if isinstance(o, device.RankOp))
+        if self.n == self.program.n:
+            return Ssa(rank.result)
+        name = self.op.axis.data
+        known = (o for o in ops if isinstance(o, device.IndexOp) and o.result.name_hint == name)
+        found = next(known, None)
+        if found is None:
+            found = device.IndexOp((Ssa(rank.result) // self.stride) % self.n)
+            found.result.name_hint = name
+            found.location = self.op.location
+            self.program.body.block.insert_op_after(found, rank)
+        return Ssa(found.result)
+
+    def rank(self, number: Expr) -> Expr:
+        """The program's rank with a number on the axis, in this rank's group."""
+        if self.n == self.program.n:
+            return number
+        rank = next(o for o in self.program.body.block.ops if isinstance(o, device.RankOp))
+        return Ssa(rank.result) + (number - self.me) * self.stride
+
+    @property
+    def floating(self) -> bool:
+        """Whether the elements are floats, which are added in float32."""
+        type_ = self.source.type
+        assert isinstance(type_, device.BufferType)
+        return type_.dtype in ("f32", "bf16", "f16")
 
     @property
     def name(self) -> str:
@@ -68,36 +106,29 @@ class Collective:
         assert block is not None
         block.insert_op_before(op, self.op)
 
-    def box(
-        self,
-        grid: GridBuilder,
-        buffer: SSAValue,
-        start: Expr,
-        size: Expr,
-        capacity: int,
-        at: Expr | None = None,
-    ) -> SSAValue:
-        """`size` elements from `start` on along the collective's dimension, all of the others."""
-        dims = _capacity(buffer)
-        offsets: list[Expr] = [as_expr(0)] * len(dims)
-        sizes: list[Expr] = [as_expr(d) for d in dims]
-        offsets[self.dim], sizes[self.dim], dims[self.dim] = start, size, capacity
-        return grid.view(buffer, offsets, sizes, dims, at)
-
-    def slots(self, length: int) -> SSAValue:
-        """Room for `length` elements along the dimension from every rank, one after another."""
+    def scratch(self, suffix: str, lengths: int, dtype: str = "") -> SSAValue:
+        """Symmetric room for `lengths` elements along the dimension."""
         type_ = self.source.type
         assert isinstance(type_, device.BufferType)
         dims = _capacity(self.source)
-        dims[self.dim] = self.n * length
-        slots = device.BufferOp(
-            f"{self.name}.slots",
+        dims[self.dim] = lengths
+        element = dtype_attr(dtype) if dtype else type_.element_type
+        buffer = device.BufferOp(
+            f"{self.name}.{suffix}",
             Role.SCRATCH,
             dims,
-            device.BufferType.get(dims, type_.element_type, Memory.SYMMETRIC),
+            device.BufferType.get(dims, element, Memory.SYMMETRIC),
         )
-        self._insert(slots)
-        return slots.result
+        self._insert(buffer)
+        return buffer.result
+
+    def box(self, grid: GridBuilder, place: Place, size: Expr, capacity: int) -> SSAValue:
+        """`size` elements along the collective's dimension, all of the others."""
+        dims = _capacity(place.buffer)
+        offsets: list[Expr] = [as_expr(0)] * len(dims)
+        sizes: list[Expr] = [as_expr(d) for d in dims]
+        offsets[self.dim], sizes[self.dim], dims[self.dim] = place.start, size, capacity
+        return grid.view(place.buffer, offsets, sizes, dims, place.at)
 
     def chunks(self, length: int) -> tuple[int, Callable[[Expr], tuple[Expr, Expr]], int]:
         """How `length` elements are cut: number of chunks, (offset, size) of one, most of one."""
@@ -109,98 +140,123 @@ class Collective:
 
         return -(-length // step), chunk, step
 
-    def copy_own_shard(self) -> None:
-        """This rank's shard goes to its place in the gathered buffer."""
-        count, chunk, most = self.chunks(self.shard)
-        grid = self.grid("own", "copy", {"c": count})
-        offset, size = chunk(grid["c"])
-        source = self.box(grid, self.source, offset, size, most)
-        target = self.box(grid, self.target, self.me * self.shard + offset, size, most)
-        grid.add(device.CopyOp(source, target))
-        self.insert(grid)
-
-    def put_chunks(
+    def transfer(
         self,
         suffix: str,
-        source: tuple[SSAValue, Callable[[Expr], Expr]],
-        target: SSAValue,
+        bounds: dict[str, int],
+        ends: Callable[[GridBuilder], tuple[Place, Place]],
+        length: int = 0,
     ) -> None:
-        """Put a shard to each peer, the next rank first.
+        """A grid that moves `length` elements (a shard by default) a point, chunk by chunk.
 
-        It comes from `source` at the start given for a peer, and lands where this rank's shard has
-        its place in the peer's `target`.
+        `ends` tells where they come from and go to; which of put, get and copy that is follows.
         """
+        length = length or self.shard
+        count, chunk, most = self.chunks(length)
+        grid = self.grid(suffix, "copy", {**bounds, "c": count})
+        source, target = ends(grid)
+        offset, size = chunk(grid["c"])
+        views = [
+            self.box(grid, Place(p.buffer, p.start + offset, p.at), size, most)
+            for p in (source, target)
+        ]
+        kind = device.PutOp if target.at is not None else device.GetOp
+        if source.at is None and target.at is None:
+            kind = device.CopyOp
+        grid.add(kind(*views))
+        self.insert(grid)
+
+    def copy_own_shard(self) -> None:
+        """This rank's shard goes to its place in the gathered buffer."""
+        own = Place(self.source, as_expr(0)), Place(self.target, self.me * self.shard)
+        self.transfer("own", {}, lambda _: own)
+
+    def to_peers(
+        self, suffix: str, ends: Callable[[Expr, Expr], tuple[Place, Place]], length: int = 0
+    ) -> None:
+        """A transfer with each other rank, the next one first; `ends` get its number and rank."""
         if self.n == 1:
             return
-        count, chunk, most = self.chunks(self.shard)
-        grid = self.grid(suffix, "copy", {"p": self.n - 1, "c": count})
-        peer = grid.index("peer", (self.me + grid["p"] + 1) % self.n)
-        offset, size = chunk(grid["c"])
-        buffer, start = source
-        box = self.box(grid, buffer, start(peer) + offset, size, most)
-        landing = self.box(grid, target, self.me * self.shard + offset, size, most, at=peer)
-        grid.add(device.PutOp(box, landing))
-        self.insert(grid)
 
-    def put_whole(self, target: SSAValue) -> None:
-        """Put everything to every rank, this one included, each into its place by source rank."""
-        count, chunk, most = self.chunks(self.size)
-        grid = self.grid("push", "copy", {"p": self.n, "c": count})
-        peer = grid.index("peer", (self.me + grid["p"] + 1) % self.n)
-        offset, size = chunk(grid["c"])
-        box = self.box(grid, self.source, offset, size, most)
-        landing = self.box(grid, target, self.me * self.size + offset, size, most, at=peer)
-        grid.add(device.PutOp(box, landing))
-        self.insert(grid)
+        def both(grid: GridBuilder) -> tuple[Place, Place]:
+            number = grid.index("peer", (self.me + grid["p"] + 1) % self.n)
+            return ends(number, self.rank(number))
 
-    def reduce_shard(self, contribution: Contribution, result_at: Expr | int = 0) -> None:
-        """Add up this rank's shard, contributions in the order me + 1, ..., me."""
-        extent = extent_of_shard(self.op.size.value.data, self.n, self.me)
-        ranks = [(self.me + j) % self.n for j in range(1, self.n)]
-        own = (self.source, self.me * self.shard, None)
-        self._reduce(extent, self.shard, [*map(contribution, ranks), own], as_expr(result_at))
+        self.transfer(suffix, {"p": self.n - 1}, both, length)
 
-    def reduce_whole(self, contribution: Contribution) -> None:
-        """Add up everything on every rank, contributions in the order 0, ..., n - 1."""
-        parts = [contribution(as_expr(r)) for r in range(self.n)]
-        self._reduce(as_expr(self.op.size.value.data), self.size, parts, as_expr(0))
-
-    def _reduce(
+    def sum_tiles(
         self,
-        extent: Expr,
+        suffix: str,
         length: int,
-        parts: Sequence[tuple[SSAValue, Expr, Expr | None]],
-        result_at: Expr,
+        parts: Callable[[GridBuilder], Sequence[Place]],
+        result: Callable[[GridBuilder], Place],
+        *,
+        extent: Callable[[GridBuilder], Expr],
+        bounds: dict[str, int] | None = None,
     ) -> None:
+        """A grid that adds tiles of `length` elements along the dimension, parts in order.
+
+        `extent` tells how many of them there are at a grid point.
+        """
         dims = _capacity(self.target)
         dims[self.dim] = length
         tile = self.op.choice.tile or (64, 4096)
         blocks = (1,) * (len(dims) - len(tile)) + tuple(tile[-len(dims) :])
         tilings = [tile_dim(d, b) for d, b in zip(dims, blocks, strict=True)]
-        names = ("m", "n") if len(dims) == 2 else tuple(f"i{d}" for d in range(len(dims)))
-        bounds = {name: t.bounds[0] for name, t in zip(names, tilings, strict=True)}
-        grid = self.grid("reduce", "sm", bounds)
-        spans = [
-            (t.offset([grid[n]]), t.size([grid[n]])) for n, t in zip(names, tilings, strict=True)
-        ]
-        offset, size = spans[self.dim]
-        block = tilings[self.dim].block
-        if not isinstance(extent, Const):
-            size = rest_of(extent, offset, block)
+        plane = ("m", "n")
+        names = plane if len(dims) == len(plane) else tuple(f"i{d}" for d in range(len(dims)))
+        own = {name: t.bounds[0] for name, t in zip(names, tilings, strict=True)}
+        grid = self.grid(suffix, "sm", {**(bounds or {}), **own})
+        offsets = [t.offset([grid[n]]) for n, t in zip(names, tilings, strict=True)]
+        sizes = [t.size([grid[n]]) for n, t in zip(names, tilings, strict=True)]
+        offset, block = offsets[self.dim], tilings[self.dim].block
+        there = extent(grid)
+        if not isinstance(there, Const):
+            sizes[self.dim] = rest_of(there, offset, block)
         elif length % block:
-            size = minimum(block, length - offset)
+            sizes[self.dim] = minimum(block, length - offset)
 
-        def tile_of(buffer: SSAValue, start: Expr, at: Expr | None) -> SSAValue:
-            offsets, sizes = [o for o, _ in spans], [s for _, s in spans]
-            offsets[self.dim], sizes[self.dim] = start + offset, size
-            return grid.view(buffer, offsets, sizes, [t.block for t in tilings], at)
+        def view(place: Place) -> SSAValue:
+            at = [*offsets]
+            at[self.dim] = place.start + offset
+            return grid.view(place.buffer, at, sizes, [t.block for t in tilings], place.at)
 
-        views = [tile_of(*part) for part in parts]
-        views.append(tile_of(self.target, result_at, None))
+        views = [view(place) for place in (*parts(grid), result(grid))]
         kernel = build_kernel(grid.name, views, sum_in_order, self.op.location)
         self.module.body.block.add_op(kernel)
         grid.add(device.CallOp(grid.name, views))
         self.insert(grid)
+
+    def extent(self, number: Expr) -> Expr:
+        """Elements in the shard of a rank by number."""
+        return extent_of_shard(self.whole, self.n, number)
+
+    def reduce_shard(
+        self, contribution: Callable[[Expr], Place], result_at: Expr | int = 0
+    ) -> None:
+        """Add up this rank's shard, contributions in the order me + 1, ..., me."""
+        others = [contribution((self.me + j) % self.n) for j in range(1, self.n)]
+        parts = [*others, Place(self.source, self.me * self.shard)]
+        result = Place(self.target, as_expr(at))
+        self.sum_tiles(
+            "reduce",
+            self.shard,
+            lambda _: parts,
+            lambda _: result,
+            extent=lambda _: self.extent(self.me),
+        )
+
+    def reduce_whole(self, contribution: Callable[[Expr], Place]) -> None:
+        """Add up everything on every rank, contributions in the order 0, ..., n - 1."""
+        parts = [contribution(as_expr(j)) for j in range(self.n)]
+        result = Place(self.target, as_expr(0))
+        self.sum_tiles(
+            "reduce",
+            self.size,
+            lambda _: parts,
+            lambda _: result,
+            extent=lambda _: as_expr(self.whole),
+        )
 
 
 def _capacity(buffer: SSAValue) -> list[int]:

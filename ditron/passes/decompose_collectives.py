@@ -38,7 +38,7 @@ from ditron.errors import PlanError
 from ditron.ir import device
 from ditron.ir.index import Ssa
 from ditron.ir.locations import op_location
-from ditron.passes.collective_grids import Collective, Contribution
+from ditron.passes.collective_grids import Collective, Place
 from ditron.passes.grids import GridBuilder, Names, names_in
 from ditron.plan.expr import Binary, Const, Expr, as_expr
 from ditron.plan.tables import Role
@@ -76,39 +76,36 @@ def decompose(this: Collective) -> None:
 def all_gather_push(this: Collective) -> None:
     """Every rank puts its shard to each peer, the next rank first."""
     this.copy_own_shard()
-    this.put_chunks("push", (this.source, lambda _: as_expr(0)), this.target)
+    own, place = Place(this.source, as_expr(0)), this.me * this.shard
+    this.to_peers("push", lambda _, rank: (own, Place(this.target, place, rank)))
 
 
 def all_gather_pull(this: Collective) -> None:
     """Every rank gets each peer's shard, the next rank's first."""
     this.copy_own_shard()
-    if this.n == 1:
-        return
-    count, chunk, most = this.chunks(this.shard)
-    grid = this.grid("pull", "copy", {"p": this.n - 1, "c": count})
-    peer = grid.index("peer", (this.me + grid["p"] + 1) % this.n)
-    offset, size = chunk(grid["c"])
-    source = this.box(grid, this.source, offset, size, most, at=peer)
-    target = this.box(grid, this.target, peer * this.shard + offset, size, most)
-    grid.add(device.GetOp(source, target))
-    this.insert(grid)
+    this.to_peers(
+        "pull",
+        lambda peer, rank: (
+            Place(this.source, as_expr(0), rank),
+            Place(this.target, peer * this.shard),
+        ),
+    )
 
 
 def all_gather_ring(this: Collective) -> None:
     """In step s every rank hands on the shard of the rank s before it."""
     this.copy_own_shard()
-    if this.n == 1:
-        return
-    count, chunk, most = this.chunks(this.shard)
-    grid = this.grid("ring", "copy", {"s": this.n - 1, "c": count})
-    peer = grid.index("peer", (this.me + 1) % this.n)
-    owner = grid.index("owner", (this.me - grid["s"]) % this.n)
-    offset, size = chunk(grid["c"])
-    start = owner * this.shard + offset
-    source = this.box(grid, this.target, start, size, most)
-    target = this.box(grid, this.target, start, size, most, at=peer)
-    grid.add(device.PutOp(source, target))
-    this.insert(grid)
+    _ring(this)
+
+
+def _ring(this: Collective) -> None:
+    def ends(grid: GridBuilder) -> tuple[Place, Place]:
+        owner = grid.index("owner", (this.me - grid["s"]) % this.n)
+        start, following = owner * this.shard, this.rank((this.me + 1) % this.n)
+        return Place(this.target, start), Place(this.target, start, following)
+
+    if this.n > 1:
+        this.transfer("ring", {"s": this.n - 1}, ends)
 
 
 def all_gather_in_place(this: Collective) -> None:
@@ -129,7 +126,8 @@ def _turn_to_shard(view: device.ViewOp, this: Collective) -> None:
     bounds: dict[SSAValue, int] = dict(zip(grid.body.block.args, grid.dims, strict=True))
     offsets = list(view.offset_exprs)
     owner, offsets[this.dim] = split_at_shards(offsets[this.dim], this.shard, bounds)
-    turned = device.ViewOp(this.source, offsets, view.size_exprs, view.result.type.dims, owner)
+    dims = view.result.type.dims
+    turned = device.ViewOp(this.source, offsets, view.size_exprs, dims, this.rank(owner))
     turned.location = view.location
     grid.body.block.insert_op_before(turned, view)
     view.result.replace_all_uses_with(turned.result)
@@ -174,19 +172,72 @@ def reduce_scatter_push(this: Collective) -> None:
 
 def reduce_scatter_in_place(this: Collective) -> None:
     """Every owner adds the contributions where they lie."""
-    this.reduce_shard(lambda rank: (this.source, this.me * this.shard, rank))
+    this.reduce_shard(lambda peer: Place(this.source, this.me * this.shard, this.rank(peer)))
+
+
+def reduce_scatter_ring(this: Collective) -> None:
+    """A float32 sum for each owner goes round, from owner + 1 to owner, growing by one a hop."""
+    _ring_sum(this, as_expr(0))
+
+
+def _ring_sum(this: Collective, result_at: Expr) -> None:
+    own = Place(this.source, this.me * this.shard)
+    result = Place(this.target, result_at)
+    if this.n == 1:
+        this.reduce_shard(lambda _: own, result_at)
+        return
+    wide = "f32" if this.floating else ""
+    sums = this.scratch("sums", (this.n - 1) * this.shard, wide)
+    following = this.rank((this.me + 1) % this.n)
+
+    def part(hop: Expr) -> Place:
+        return Place(this.source, (this.me - hop - 1) % this.n * this.shard)
+
+    def extent(hop: Expr) -> Expr:
+        return this.extent((this.me - hop - 1) % this.n)
+
+    this.sum_tiles(
+        "start",
+        this.shard,
+        lambda _: [part(as_expr(0))],
+        lambda _: Place(sums, as_expr(0), following),
+        extent=lambda _: extent(as_expr(0)),
+    )
+    if this.n > 2:
+        this.sum_tiles(
+            "hop",
+            this.shard,
+            lambda g: [Place(sums, g["s"] * this.shard), part(g["s"] + 1)],
+            lambda g: Place(sums, (g["s"] + 1) * this.shard, following),
+            extent=lambda g: extent(g["s"] + 1),
+            bounds={"s": this.n - 2},
+        )
+    last = Place(sums, as_expr((this.n - 2) * this.shard))
+    this.sum_tiles(
+        "finish",
+        this.shard,
+        lambda _: [last, own],
+        lambda _: result,
+        extent=lambda _: this.extent(this.me),
+    )
 
 
 def all_reduce_one_shot_push(this: Collective) -> None:
-    """Every rank puts its whole contribution to all; each adds for itself."""
-    slots = this.slots(this.size)
-    this.put_whole(slots)
-    this.reduce_whole(lambda rank: (slots, rank * this.size, None))
+    """Every rank puts its whole contribution to all, itself included; each adds for itself."""
+    slots = this.scratch("slots", this.n * this.size)
+
+    def ends(grid: GridBuilder) -> tuple[Place, Place]:
+        peer = grid.index("peer", (this.me + grid["p"] + 1) % this.n)
+        mine = Place(slots, this.me * this.size, this.rank(peer))
+        return Place(this.source, as_expr(0)), mine
+
+    this.transfer("push", {"p": this.n}, ends, this.size)
+    this.reduce_whole(lambda peer: Place(slots, peer * this.size))
 
 
 def all_reduce_one_shot_in_place(this: Collective) -> None:
     """Every rank adds all contributions where they lie."""
-    this.reduce_whole(lambda rank: (this.source, as_expr(0), rank))
+    this.reduce_whole(lambda peer: Place(this.source, as_expr(0), this.rank(peer)))
 
 
 def all_reduce_two_shot_push(this: Collective) -> None:
@@ -198,19 +249,32 @@ def all_reduce_two_shot_push(this: Collective) -> None:
 def all_reduce_two_shot_in_place(this: Collective) -> None:
     """The same, but owners read the contributions where they lie."""
     part = this.me * this.shard
-    this.reduce_shard(lambda rank: (this.source, part, rank), part)
+    this.reduce_shard(lambda peer: Place(this.source, part, this.rank(peer)), part)
     _gather_parts(this)
 
 
-def _scattered(this: Collective) -> Contribution:
-    slots = this.slots(this.shard)
-    this.put_chunks("scatter", (this.source, lambda peer: peer * this.shard), slots)
-    return lambda rank: (slots, rank * this.shard, None)
+def all_reduce_ring(this: Collective) -> None:
+    """The ring reduce-scatter, then the ring all-gather of the parts."""
+    _ring_sum(this, this.me * this.shard)
+    _ring(this)
+
+
+def _scattered(this: Collective) -> Callable[[Expr], Place]:
+    """Put every owner's part to it; where a rank's contribution then lies at its owner."""
+    if this.n == 1:
+        return lambda peer: Place(this.source, peer * this.shard)
+    slots, mine = this.scratch("slots", this.n * this.shard), this.me * this.shard
+    this.to_peers(
+        "scatter",
+        lambda peer, rank: (Place(this.source, peer * this.shard), Place(slots, mine, rank)),
+    )
+    return lambda peer: Place(slots, peer * this.shard)
 
 
 def _gather_parts(this: Collective) -> None:
     part = this.me * this.shard
-    this.put_chunks("gather", (this.target, lambda _: part), this.target)
+    own = Place(this.target, part)
+    this.to_peers("gather", lambda _, rank: (own, Place(this.target, part, rank)))
 
 
 DECOMPOSITIONS: dict[tuple[str, str, str], Callable[[Collective], None]] = {
@@ -220,10 +284,12 @@ DECOMPOSITIONS: dict[tuple[str, str, str], Callable[[Collective], None]] = {
     ("all_gather", "ring", "push"): all_gather_ring,
     ("reduce_scatter", "mesh", "push"): reduce_scatter_push,
     ("reduce_scatter", "mesh", "in-place"): reduce_scatter_in_place,
+    ("reduce_scatter", "ring", "push"): reduce_scatter_ring,
     ("all_reduce", "one-shot", "push"): all_reduce_one_shot_push,
     ("all_reduce", "one-shot", "in-place"): all_reduce_one_shot_in_place,
     ("all_reduce", "two-shot", "push"): all_reduce_two_shot_push,
     ("all_reduce", "two-shot", "in-place"): all_reduce_two_shot_in_place,
+    ("all_reduce", "ring", "push"): all_reduce_ring,
 }
 
 

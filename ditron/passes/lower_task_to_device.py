@@ -202,6 +202,8 @@ class _Lowering:
             target,
             dim=dim,
             size=task.spec_of(op.operand).shape[dim],
+            axis=op.axis.data,
+            group=(self.ranks, 1),
             choice=op.choice,
         )
         self._add(collective, op.location)

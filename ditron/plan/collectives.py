@@ -13,8 +13,12 @@ TRANSFERS = ("push", "pull", "in-place")
 
 ALGORITHMS: dict[str, dict[str, tuple[str, ...]]] = {
     "all_gather": {"mesh": ("push", "pull", "in-place"), "ring": ("push",)},
-    "reduce_scatter": {"mesh": ("push", "in-place")},
-    "all_reduce": {"one-shot": ("push", "in-place"), "two-shot": ("push", "in-place")},
+    "reduce_scatter": {"mesh": ("push", "in-place"), "ring": ("push",)},
+    "all_reduce": {
+        "one-shot": ("push", "in-place"),
+        "two-shot": ("push", "in-place"),
+        "ring": ("push",),
+    },
 }
 
 
