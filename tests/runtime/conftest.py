@@ -48,6 +48,12 @@ def pids(executor: CpuExecutor) -> list[int]:
     return list(executor.pool.processes.pids)
 
 
+def shared_names() -> set[str]:
+    """Files in /dev/shm of ours, of torch's or of multiprocessing's."""
+    ours = ("ditron", "torch_", "psm_", "pym-")
+    return {name for name in os.listdir("/dev/shm") if name.startswith(ours)}
+
+
 @pytest.fixture
 def start() -> Generator[Start]:
     """Makes executors of a hand-written AG+GEMM with data in place, and closes them."""
@@ -70,8 +76,8 @@ def start() -> Generator[Start]:
 @pytest.fixture(autouse=True)
 def nothing_left() -> Generator[None]:
     """No test leaves a file in /dev/shm or a descriptor open."""
-    names, descriptors = set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))
+    names, descriptors = shared_names(), len(os.listdir("/proc/self/fd"))
     yield
-    assert set(os.listdir("/dev/shm")) <= names
+    assert shared_names() <= names
     # The zygote's socket may have come.
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 2
