@@ -34,7 +34,7 @@ class Collective:
     Its ranks are numbered 0..n-1 along the mesh axis; `me` is this rank's number, `rank(j)` the
     rank of the program with number j. Along `dim` the tensor has `size` elements in all, `shard` a
     rank (the last ones fewer, or none); a transfer moves at most `step` of them. New ops are
-    inserted where the collective stands.
+    inserted where the collective stands. Nodes hold `node_ranks` ranks each, the last maybe fewer.
     """
 
     def __init__(
@@ -44,7 +44,9 @@ class Collective:
         module: ModuleOp,
         names: Names,
         chunk: int,
+        node_ranks: int,
     ) -> None:
+        self.node_ranks = node_ranks or op.group[0]
         self.op, self.program, self.module, self.names = op, program, module, names
         self.n, self.stride = op.group
         self.me = self._index_on_axis()
@@ -146,10 +148,12 @@ class Collective:
         bounds: dict[str, int],
         ends: Callable[[GridBuilder], tuple[Place, Place]],
         length: int = 0,
+        where: Callable[[GridBuilder], Expr] | None = None,
     ) -> None:
         """A grid that moves `length` elements (a shard by default) a point, chunk by chunk.
 
         `ends` tells where they come from and go to; which of put, get and copy that is follows.
+        `where` tells at which points anything moves.
         """
         length = length or self.shard
         count, chunk, most = self.chunks(length)
@@ -160,6 +164,8 @@ class Collective:
             self.box(grid, Place(p.buffer, p.start + offset, p.at), size, most)
             for p in (source, target)
         ]
+        if where is not None:
+            grid.only_where(where(grid))
         kind = device.PutOp if target.at is not None else device.GetOp
         if source.at is None and target.at is None:
             kind = device.CopyOp
@@ -231,10 +237,8 @@ class Collective:
         """Elements in the shard of a rank by number."""
         return extent_of_shard(self.whole, self.n, number)
 
-    def reduce_shard(
-        self, contribution: Callable[[Expr], Place], result_at: Expr | int = 0
-    ) -> None:
-        """Add up this rank's shard, contributions in the order me + 1, ..., me."""
+    def reduce_shard(self, contribution: Callable[[Expr], Place], at: Expr | int = 0) -> None:
+        """Add up this rank's shard in the order me + 1, ..., me; it starts `at` in the result."""
         others = [contribution((self.me + j) % self.n) for j in range(1, self.n)]
         parts = [*others, Place(self.source, self.me * self.shard)]
         result = Place(self.target, as_expr(at))

@@ -25,7 +25,7 @@ ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -40,24 +40,29 @@ from ditron.ir.index import Ssa
 from ditron.ir.locations import op_location
 from ditron.passes.collective_grids import Collective, Place
 from ditron.passes.grids import GridBuilder, Names, names_in
-from ditron.plan.expr import Binary, Const, Expr, as_expr
+from ditron.plan.expr import Binary, Const, Expr, as_expr, binary
 from ditron.plan.tables import Role
 
 
 @dataclass(frozen=True)
 class DecomposeCollectivesPass(ModulePass):
-    """See the module's docstring; `chunk` > 0 overrides every choice (rows of a transfer)."""
+    """See the module's docstring.
+
+    `chunk` > 0 overrides every choice (rows of a transfer); `node_ranks` is how many ranks share a
+    node, for hierarchical algorithms (0: all of them).
+    """
 
     name = "decompose-collectives"
 
     chunk: int = 0
+    node_ranks: int = 0
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = device_program(op)
         names = names_in(program)
         for child in list(program.body.block.ops):
             if isinstance(child, device.CollectiveOp):
-                decompose(Collective(child, program, op, names, self.chunk))
+                decompose(Collective(child, program, op, names, self.chunk, self.node_ranks))
         _hand_over_shared_buffers(program, names)
 
 
@@ -106,6 +111,108 @@ def _ring(this: Collective) -> None:
 
     if this.n > 1:
         this.transfer("ring", {"s": this.n - 1}, ends)
+
+
+def all_gather_bruck(this: Collective) -> None:
+    """In step s every rank hands the 2^s shards that it has to the rank 2^s before it.
+
+    Source: Bruck et al., "Efficient Algorithms for All-to-All Communications in Multiport
+    Message-Passing Systems" (1997), for any number of ranks.
+    """
+    this.copy_own_shard()
+    steps = [1 << s for s in range((this.n - 1).bit_length())]
+    if not steps:
+        return
+
+    def ends(grid: GridBuilder) -> tuple[Place, Place]:
+        far = grid.table("far", steps, [grid["s"]])
+        start = (this.me + grid["j"]) % this.n * this.shard
+        peer = grid.index("peer", (this.me - far) % this.n)
+        return Place(this.target, start), Place(this.target, start, this.rank(peer))
+
+    def where(grid: GridBuilder) -> Expr:
+        sent = [min(step, this.n - step) for step in steps]
+        return binary("lt", grid["j"], grid.table("sent", sent, [grid["s"]]))
+
+    widest = max(min(step, this.n - step) for step in steps)
+    this.transfer("bruck", {"s": len(steps), "j": widest}, ends, where=where)
+
+
+def all_gather_hierarchical(this: Collective) -> None:
+    """Every shard goes to one rank of each other node, which hands it on within the node."""
+    this.copy_own_shard()
+    node = Nodes(this.n, this.node_ranks)
+    if node.count > 1:
+        across = [
+            [node.landing(r, node.other(r, g)) for g in range(node.count - 1)] for r in node.ranks
+        ]
+        mine = this.me * this.shard
+
+        def abroad(grid: GridBuilder) -> tuple[Place, Place]:
+            peer = grid.table("peer", across, [this.me, grid["g"]])
+            return Place(this.source, as_expr(0)), Place(this.target, mine, this.rank(peer))
+
+        this.transfer("across", {"g": node.count - 1}, abroad)
+    held = [node.held(r) for r in node.ranks]
+    most = max(map(len, held))
+    neighbours = [node.neighbours(r) for r in node.ranks]
+    widest = max(map(len, neighbours))
+    if not widest:
+        return
+
+    def within(grid: GridBuilder) -> tuple[Place, Place]:
+        owner = grid.table("owner", _padded(held, most), [this.me, grid["h"]])
+        peer = grid.table("peer", _padded(neighbours, widest), [this.me, grid["p"]])
+        start = owner * this.shard
+        return Place(this.target, start), Place(this.target, start, this.rank(peer))
+
+    def where(grid: GridBuilder) -> Expr:
+        shards = grid.table("shards", [len(h) for h in held], [this.me])
+        peers = grid.table("peers", [len(p) for p in neighbours], [this.me])
+        return binary("and", binary("lt", grid["h"], shards), binary("lt", grid["p"], peers))
+
+    this.transfer("within", {"h": most, "p": widest}, within, where=where)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Ranks 0..n-1 on nodes of `size`, the last one perhaps smaller."""
+
+    n: int
+    size: int
+
+    @property
+    def ranks(self) -> range:
+        return range(self.n)
+
+    @property
+    def count(self) -> int:
+        return -(-self.n // self.size)
+
+    def other(self, rank: int, g: int) -> int:
+        """The g-th node after a rank's own."""
+        return (rank // self.size + g + 1) % self.count
+
+    def landing(self, rank: int, node: int) -> int:
+        """The rank of another node that a rank's shard goes to."""
+        there = min(self.size, self.n - node * self.size)
+        return node * self.size + rank % self.size % there
+
+    def held(self, rank: int) -> list[int]:
+        """The shards that a rank hands on in its node: its own, then those that land there."""
+        node = rank // self.size
+        foreign = [r for r in self.ranks if r // self.size != node]
+        return [rank, *(r for r in foreign if self.landing(r, node) == rank)]
+
+    def neighbours(self, rank: int) -> list[int]:
+        """The other ranks of a rank's node, the next one first."""
+        base = rank // self.size * self.size
+        there = min(self.size, self.n - base)
+        return [base + (rank - base + j) % there for j in range(1, there)]
+
+
+def _padded(rows: Sequence[Sequence[int]], width: int) -> list[list[int]]:
+    return [[*row, *[0] * (width - len(row))] for row in rows]
 
 
 def all_gather_in_place(this: Collective) -> None:
@@ -282,6 +389,8 @@ DECOMPOSITIONS: dict[tuple[str, str, str], Callable[[Collective], None]] = {
     ("all_gather", "mesh", "pull"): all_gather_pull,
     ("all_gather", "mesh", "in-place"): all_gather_in_place,
     ("all_gather", "ring", "push"): all_gather_ring,
+    ("all_gather", "bruck", "push"): all_gather_bruck,
+    ("all_gather", "hierarchical", "push"): all_gather_hierarchical,
     ("reduce_scatter", "mesh", "push"): reduce_scatter_push,
     ("reduce_scatter", "mesh", "in-place"): reduce_scatter_in_place,
     ("reduce_scatter", "ring", "push"): reduce_scatter_ring,

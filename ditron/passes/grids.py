@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from xdsl.dialects.builtin import LocationAttr
+import numpy as np
+from xdsl.dialects.builtin import DenseIntElementsAttr, LocationAttr, TensorType, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ditron.ir import device
@@ -40,6 +41,20 @@ class GridBuilder:
         op.result.name_hint = name
         self.add(op)
         return Ssa(op.result)
+
+    def table(self, name: str, values: Sequence[object], at: Sequence[Index]) -> Expr:
+        """Look up a constant table (nested lists of integers)."""
+        table = np.array(values, np.int64)
+        type_ = TensorType(i32, table.shape)
+        dense = DenseIntElementsAttr.from_list(type_, table.reshape(-1).tolist())
+        op = device.TableOp(dense, at)
+        op.result.name_hint = name
+        self.add(op)
+        return Ssa(op.result)
+
+    def only_where(self, condition: Index) -> None:
+        """Mask the tasks for which the condition does not hold; views come before."""
+        self.add(device.ScheduleOp(where=condition))
 
     def view(
         self,

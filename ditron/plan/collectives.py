@@ -12,7 +12,12 @@ from ditron.errors import OptionError
 TRANSFERS = ("push", "pull", "in-place")
 
 ALGORITHMS: dict[str, dict[str, tuple[str, ...]]] = {
-    "all_gather": {"mesh": ("push", "pull", "in-place"), "ring": ("push",)},
+    "all_gather": {
+        "mesh": ("push", "pull", "in-place"),
+        "ring": ("push",),
+        "bruck": ("push",),
+        "hierarchical": ("push",),
+    },
     "reduce_scatter": {"mesh": ("push", "in-place"), "ring": ("push",)},
     "all_reduce": {
         "one-shot": ("push", "in-place"),
