@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 def to_data(value: Any, array: Callable[[Array], object] = Array.tolist) -> Any:  # noqa: ANN401 - plain data
     """Records as dicts, enums as their values, arrays by `array` (lists by default)."""
     if isinstance(value, np.ndarray):
-        return array(value)
+        return array(cast("Array", value))
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_data(getattr(value, f.name), array) for f in fields(value)}
     if isinstance(value, tuple):
