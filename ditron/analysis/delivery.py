@@ -14,24 +14,22 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import SSAValue
 
-from ditron.analysis.arrays import changes, longs, offsets
+from ditron.analysis.arrays import changes, longs
 from ditron.analysis.arrivals import Columns, find_arrivals
-from ditron.analysis.cells import Cuts, Relations
+from ditron.analysis.common_cells import TRANSFERS, Bound, CommonCells
 from ditron.analysis.explain import box_name, task_location
 from ditron.analysis.explain_delivery import explain_output
-from ditron.analysis.kernel_tags import run_kernel, shared_dims
-from ditron.analysis.program_tags import ProgramAxes, Shards, program_tags, shards, term_name
+from ditron.analysis.kernel_tags import run_kernel
+from ditron.analysis.program_tags import program_tags, term_name
 from ditron.analysis.races import find_runs, run_pairs
 from ditron.analysis.ring import Tags, input_tags
 from ditron.analysis.sync_graph import build_sync_graph, topological_levels
-from ditron.analysis.tag_memory import BufferAxes, TagMemory
+from ditron.analysis.tag_memory import TagMemory
 from ditron.analysis.touches import find_touches
-from ditron.errors import DeliveryError, PlanError
+from ditron.errors import DeliveryError
 from ditron.ir import core, task
 from ditron.ir.locations import op_location
-from ditron.plan.tables import Longs, Mode, OpKind, Plan, Role
-
-TRANSFERS = (OpKind.PUT, OpKind.GET, OpKind.COPY)
+from ditron.plan.tables import Longs, Mode, Plan
 
 
 @dataclass(frozen=True)
@@ -57,191 +55,44 @@ def check_delivery(
     return _Delivery(plan, kernels, program).check()
 
 
-@dataclass(frozen=True)
-class _Bound:
-    """A buffer that holds a tensor of the program."""
-
-    buffer: int
-    value: SSAValue
-    name: str
-    shards: Shards
-
-
 class _Delivery:
     def __init__(
         self, plan: Plan, kernels: Mapping[str, core.FuncOp], program: task.ProgramOp
     ) -> None:
-        self.plan, self.kernels, self.program = plan, kernels, program
-        self.columns = Columns(plan)
-        self.first_access = offsets(longs(plan.accesses.task), len(plan.tasks))
-        self.sources, self.outputs = list(self._bind_sources()), list(self._bind_outputs())
-        self.axes = BufferAxes(plan)
-        self.program_axes = ProgramAxes(program, len(self.axes.sizes))
-        self.cuts = self._cut()
-        self.memory = TagMemory(plan, self.axes, self.cuts)
+        self.plan = plan
+        self.cells = CommonCells(plan, kernels, program)
+        self.memory = TagMemory(plan, self.cells.axes, self.cells.cuts)
 
     def check(self) -> DeliveryReport:
-        expected = program_tags(self.program_axes, self.cuts)
-        for source in self.sources:
+        expected = program_tags(self.cells.program_axes, self.cells.cuts)
+        for source in self.cells.sources:
             self._fill(source, expected)
         level = self._levels()
         for tasks in self._steps(level):
             self._run(tasks)
-        for output in self.outputs:
+        for output in self.cells.outputs:
             self._compare(output, expected)
         top = int(level.max(initial=-1)) + 1
-        return DeliveryReport(len(self.plan.tasks), len(self.memory), top, len(self.outputs))
+        return DeliveryReport(len(self.plan.tasks), len(self.memory), top, len(self.cells.outputs))
 
-    def _bind_sources(self) -> Iterator[_Bound]:
-        roles = (Role.INPUT, Role.WEIGHT)
-        rows = {b.name: i for i, b in enumerate(self.plan.buffers) if b.role in roles}
-        for op in self.program.inputs:
-            name = op.tensor_name.data
-            if name not in rows:
-                message = f"plan {self.plan.name} has no buffer for input {name!r}"
-                raise PlanError(message, op_location(op))
-            yield self._bound(rows[name], op.result, name)
-
-    def _bind_outputs(self) -> Iterator[_Bound]:
-        rows = [i for i, b in enumerate(self.plan.buffers) if b.role is Role.OUTPUT]
-        outputs = list(self.program.outputs)
-        if len(rows) != len(outputs):
-            message = (
-                f"plan {self.plan.name} has {len(rows)} output buffers, the program"
-                f" {len(outputs)} outputs"
-            )
-            raise PlanError(message, op_location(self.program))
-        for row, op in zip(rows, outputs, strict=True):
-            yield self._bound(row, op.operand, op.tensor_name.data)
-
-    def _bound(self, row: int, value: SSAValue, name: str) -> _Bound:
-        parts = shards(task.spec_of(value), self.program.mesh)
-        have = self.plan.buffers[row].extent
-        if have.shape != parts.extent.shape or (have != parts.extent).any():
-            message = (
-                f"buffer %{self.plan.buffers[row].name} has sizes {have.tolist()} on the ranks,"
-                f" but the shards of {name!r} have {parts.extent.tolist()}"
-            )
-            raise PlanError(message, op_location(self.program))
-        return _Bound(row, value, name, parts)
-
-    def _cut(self) -> Cuts:
-        """Cut every axis so that tasks and program ops take whole cells to whole cells."""
-        accesses, axes = self.plan.accesses, self.axes
-        cuts = Cuts(np.concatenate([axes.sizes, self.program_axes.sizes]))
-        live = self._live_accesses()
-        buffer, rank = longs(accesses.buffer)[live], longs(accesses.rank)[live]
-        for d in range(accesses.lo.shape[1]):
-            has = axes.dims[buffer] > d
-            axis = axes.axis(buffer[has], rank[has], d)
-            cuts.add(axis, accesses.lo[live[has], d])
-            cuts.add(axis, accesses.hi[live[has], d])
-        relations = [*self._task_relations(), *self._program_relations()]
-        self._cut_probes(cuts)
-        cuts.close(Relations.of(relations))
-        return cuts
-
-    def _cut_probes(self, cuts: Cuts) -> None:
-        """Split the first element off each dimension of each shard of each input.
-
-        Tags commute where matrices do not, so a lone cell could hide swapped or transposed
-        operands; two cells a dimension cannot.
-        """
-        for source in self.sources:
-            base, offset = self.program_axes.base[source.value], source.shards.offset
-            for d in range(offset.shape[1]):
-                cuts.add(np.full(len(offset), base + d), offset[:, d] + 1)
-
-    def _live_accesses(self) -> Longs:
-        """Accesses of tasks that do something: some box that they write is not empty."""
-        accesses = self.plan.accesses
-        kinds = np.array([o.kind in (*TRANSFERS, OpKind.CALL) for o in self.plan.ops], np.bool_)
-        writes = ((accesses.mode & ~int(Mode.READ)) != 0) & ~accesses.empty
-        works = np.zeros(len(self.plan.tasks), np.bool_)
-        works[accesses.task[writes]] = True
-        works &= kinds[self.plan.tasks.op]
-        return np.flatnonzero(works[accesses.task]).astype(np.int64)
-
-    def _task_relations(self) -> Iterator[tuple[Longs, ...]]:
-        """Stretches that transfers copy and that kernels' views share."""
-        live = longs(np.unique(self.plan.accesses.task[self._live_accesses()]))
-        op = self.plan.tasks.op[live]
-        for row, record in enumerate(self.plan.ops):
-            first = self.first_access[live[op == row]]
-            if not len(first):
-                continue
-            if record.kind in TRANSFERS:
-                dims = range(int(self.axes.dims[self.plan.accesses.buffer[first[0]]]))
-                pairs = [(0, d, 1, d) for d in dims]
-            else:
-                kernel = self._kernel(row)
-                pairs = [(s.a, s.a_dim, s.b, s.b_dim) for s in shared_dims(kernel)]
-            for a, a_dim, b, b_dim in pairs:
-                yield self._stretch(first + a, a_dim, first + b, b_dim)
-
-    def _stretch(self, a: Longs, a_dim: int, b: Longs, b_dim: int) -> tuple[Longs, ...]:
-        accesses, axes = self.plan.accesses, self.axes
-        size = accesses.hi[a, a_dim] - accesses.lo[a, a_dim]
-        other = accesses.hi[b, b_dim] - accesses.lo[b, b_dim]
-        wrong = np.flatnonzero(size != other)
-        if len(wrong):
-            x, y = int(a[wrong[0]]), int(b[wrong[0]])
-            at = int(accesses.task[x])
-            message = (
-                f"{self.plan.describe_task(at)} needs as much of dim {a_dim} of"
-                f" {box_name(self.plan, x)} as of dim {b_dim} of {box_name(self.plan, y)}"
-            )
-            raise DeliveryError(message, task_location(self.plan, at))
-        a_axis = axes.axis(longs(accesses.buffer)[a], longs(accesses.rank)[a], a_dim)
-        b_axis = axes.axis(longs(accesses.buffer)[b], longs(accesses.rank)[b], b_dim)
-        return a_axis, accesses.lo[a, a_dim], b_axis, accesses.lo[b, b_dim], size
-
-    def _program_relations(self) -> Iterator[tuple[Longs, ...]]:
-        """Dimensions that an op keeps, and where shards lie in their tensors."""
-        for a, b, size in self.program_axes.same_axes():
-            yield longs([a]), longs([0]), longs([b]), longs([0]), longs([size])
-        ranks = np.arange(self.plan.ranks)
-        for bound in (*self.sources, *self.outputs):
-            base = self.program_axes.base[bound.value]
-            for d in range(bound.shards.offset.shape[1]):
-                axis = self.axes.axis(longs(bound.buffer), ranks, d)
-                offset, extent = bound.shards.offset[:, d], bound.shards.extent[:, d]
-                yield axis, np.zeros_like(axis), np.full_like(axis, base + d), offset, extent
-
-    def _kernel(self, op: int) -> core.FuncOp:
-        record = self.plan.ops[op]
-        if record.kernel not in self.kernels:
-            message = f"@{record.name} calls kernel {record.kernel!r}, which is not there"
-            raise PlanError(message, record.location)
-        return self.kernels[record.kernel]
-
-    def _fill(self, bound: _Bound, expected: Mapping[SSAValue, Tags]) -> None:
+    def _fill(self, bound: Bound, expected: Mapping[SSAValue, Tags]) -> None:
         for rank in range(self.plan.ranks):
             cells, shape = self.memory.whole(bound.buffer, rank)
-            part = expected[bound.value][self._slices(bound, rank)]
+            part = expected[bound.value][self.cells.slices(bound, rank)]
             if bound.shards.partial:
-                base = self.program_axes.base[bound.value]
-                edges = [self.cuts.edges(base + d) for d in range(len(shape))]
+                base = self.cells.program_axes.base[bound.value]
+                edges = [self.cells.cuts.edges(base + d) for d in range(len(shape))]
                 part = input_tags(term_name(bound.name, rank), edges)
             self.memory.tags[cells] = part.ravel()
             self.memory.ready[cells] = True
 
-    def _slices(self, bound: _Bound, rank: int) -> tuple[slice, ...]:
-        """A rank's shard in cells of the whole tensor."""
-        base = self.program_axes.base[bound.value]
-        slices: list[slice] = []
-        for d, lo in enumerate(bound.shards.offset[rank].tolist()):
-            hi = lo + int(bound.shards.extent[rank, d])
-            first, end = self.cuts.cell(longs([base + d] * 2), longs([lo, hi])).tolist()
-            slices.append(slice(first, end))
-        return tuple(slices)
-
     def _levels(self) -> Longs:
         """How many tasks deep each task stands in the order of conflicting accesses."""
-        arrivals = find_arrivals(self.columns)
-        graph = build_sync_graph(self.columns, arrivals, queues_ordered=True)
-        place = graph.task_order(self.columns)
-        touches = find_touches(self.columns, place, grouped=False)
+        columns = Columns(self.plan)
+        arrivals = find_arrivals(columns)
+        graph = build_sync_graph(columns, arrivals, queues_ordered=True)
+        place = graph.task_order(columns)
+        touches = find_touches(columns, place, grouped=False)
         runs = find_runs(touches)
         before, after, wraps = run_pairs(runs)
         before, after = before[~wraps], after[~wraps]
@@ -259,7 +110,7 @@ class _Delivery:
 
     def _steps(self, level: Longs) -> Iterator[Longs]:
         """Tasks that run at once: of one level and one op."""
-        live = longs(np.unique(self.plan.accesses.task[self._live_accesses()]))
+        live = self.cells.tasks
         op = longs(self.plan.tasks.op)[live]
         order = np.lexsort((op, level[live]))
         first = changes(level[live][order], op[order])
@@ -272,10 +123,10 @@ class _Delivery:
         if self.plan.ops[op].kind in TRANSFERS:
             self._transfer(tasks)
         else:
-            self._call(tasks, self._kernel(op))
+            self._call(tasks, self.cells.kernel(op))
 
     def _transfer(self, tasks: Longs) -> None:
-        memory, first = self.memory, self.first_access[tasks]
+        memory, first = self.memory, self.cells.first_access[tasks]
         source, _ = memory.boxes(first).flat()
         target, box = memory.boxes(first + 1).flat()
         tags, ready = memory.tags[source], memory.ready[source]
@@ -291,7 +142,7 @@ class _Delivery:
     def _call(self, tasks: Longs, kernel: core.FuncOp) -> None:
         """Run the tasks of a kernel that have views of the same numbers of cells together."""
         views = len(kernel.view_types)
-        boxes = [self.memory.boxes(self.first_access[tasks] + i) for i in range(views)]
+        boxes = [self.memory.boxes(self.cells.first_access[tasks] + i) for i in range(views)]
         kind = np.zeros(len(tasks), np.int64)
         for column in (column for b in boxes for column in b.size.T):
             _, kind = np.unique(kind * (int(column.max()) + 1) + column, return_inverse=True)
@@ -300,7 +151,7 @@ class _Delivery:
             self._call_alike(tasks[part], kernel)
 
     def _call_alike(self, tasks: Longs, kernel: core.FuncOp) -> None:
-        memory, first = self.memory, self.first_access[tasks]
+        memory, first = self.memory, self.cells.first_access[tasks]
         dims = [len(t.dims) for t in kernel.view_types]
         cells = [memory.boxes(first + i).dense(d) for i, d in enumerate(dims)]
 
@@ -334,12 +185,12 @@ class _Delivery:
         box = ", ".join(f"{a}:{b}" for a, b in zip(lo, hi, strict=True))
         return f"%{self.plan.buffers[buffer].name}[{box}] at rank {rank}"
 
-    def _compare(self, bound: _Bound, expected: Mapping[SSAValue, Tags]) -> None:
+    def _compare(self, bound: Bound, expected: Mapping[SSAValue, Tags]) -> None:
         whole = expected[bound.value]
         total = np.zeros_like(whole)
         for rank in range(self.plan.ranks):
             cells, shape = self.memory.whole(bound.buffer, rank)
-            got, slices = self.memory.tags[cells].reshape(shape), self._slices(bound, rank)
+            got, slices = self.memory.tags[cells].reshape(shape), self.cells.slices(bound, rank)
             if not self.memory.ready[cells].all():
                 bad = cells.start + int(np.flatnonzero(~self.memory.ready[cells])[0])
                 message = f"output {bound.name!r}: nobody writes {self._cell_name(bad)}"
@@ -353,19 +204,24 @@ class _Delivery:
             message = f"output {bound.name!r}: the ranks' terms do not add up to its value"
             raise DeliveryError(message, self._location(bound))
 
-    def _location(self, bound: _Bound) -> str:
-        outputs = {op.tensor_name.data: op for op in self.program.outputs}
+    def _location(self, bound: Bound) -> str:
+        outputs = {op.tensor_name.data: op for op in self.cells.program.outputs}
         return op_location(outputs[bound.name])
 
     def _refuse(
-        self, bound: _Bound, rank: int, cell: int, expected: Mapping[SSAValue, Tags]
+        self, bound: Bound, rank: int, cell: int, expected: Mapping[SSAValue, Tags]
     ) -> None:
         _, _, lo, hi = self.memory.place(cell)
         offset = bound.shards.offset[rank].tolist()
         at = tuple(a + o for a, o in zip(lo, offset, strict=True))
         end = tuple(b + o for b, o in zip(hi, offset, strict=True))
         came = explain_output(
-            self.program_axes, self.cuts, expected, bound.value, at, self.memory.tags[cell]
+            self.cells.program_axes,
+            self.cells.cuts,
+            expected,
+            bound.value,
+            at,
+            self.memory.tags[cell],
         )
         writer = int(self.memory.writer[cell])
         by = (

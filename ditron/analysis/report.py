@@ -8,7 +8,6 @@ from time import perf_counter
 
 from ditron.analysis.deadlock import DeadlockReport, check_deadlock
 from ditron.analysis.delivery import DeliveryReport, check_delivery
-from ditron.analysis.happens_before import happens_before
 from ditron.analysis.races import RaceReport, check_races
 from ditron.ir import core, task
 from ditron.plan.tables import Plan
@@ -86,7 +85,7 @@ def prove(
     start = perf_counter()
     deadlock = check_deadlock(plan)
     finished = perf_counter()
-    races = check_races(plan, happens_before(plan))
+    races = check_races(plan)
     ordered = perf_counter()
     delivery = None if program is None else check_delivery(plan, kernels, program)
     end = perf_counter()

@@ -1,0 +1,183 @@
+"""What delivery is decided on: a plan and a program side by side, cut into common cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ditron.analysis.arrays import longs, offsets
+from ditron.analysis.cells import Cuts, Relations
+from ditron.analysis.explain import box_name, task_location
+from ditron.analysis.kernel_tags import shared_dims
+from ditron.analysis.program_tags import ProgramAxes, Shards, shards
+from ditron.analysis.tag_memory import BufferAxes
+from ditron.errors import DeliveryError, PlanError
+from ditron.ir import core, task
+from ditron.ir.locations import op_location
+from ditron.plan.tables import Longs, Mode, OpKind, Plan, Role
+
+TRANSFERS = (OpKind.PUT, OpKind.GET, OpKind.COPY)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A buffer that holds a tensor of the program."""
+
+    buffer: int
+    value: SSAValue
+    name: str
+    shards: Shards
+
+
+class CommonCells:
+    """The plan's buffers and the program's tensors, with the cuts that they share.
+
+    `tasks` are those that do something (some box that they write is not empty), `first_access` [T]
+    is the row of each task's first view.
+
+    Raises:
+        PlanError: the plan's buffers are not those of the program, or a kernel is missing.
+        DeliveryError: a task's views do not fit each other.
+    """
+
+    def __init__(
+        self, plan: Plan, kernels: Mapping[str, core.FuncOp], program: task.ProgramOp
+    ) -> None:
+        self.plan, self.kernels, self.program = plan, kernels, program
+        self.first_access = offsets(longs(plan.accesses.task), len(plan.tasks))
+        self.sources, self.outputs = list(self._bind_sources()), list(self._bind_outputs())
+        self.axes = BufferAxes(plan)
+        self.program_axes = ProgramAxes(program, len(self.axes.sizes))
+        accesses = plan.accesses
+        kinds = np.array([o.kind in (*TRANSFERS, OpKind.CALL) for o in plan.ops], np.bool_)
+        writes = ((accesses.mode & ~int(Mode.READ)) != 0) & ~accesses.empty
+        works = np.zeros(len(plan.tasks), np.bool_)
+        works[accesses.task[writes]] = True
+        works &= kinds[plan.tasks.op]
+        self.tasks = np.flatnonzero(works).astype(np.int64)
+        self.cuts = self._cut(np.flatnonzero(works[accesses.task]).astype(np.int64))
+
+    def kernel(self, op: int) -> core.FuncOp:
+        """The kernel that an op calls."""
+        record = self.plan.ops[op]
+        if record.kernel not in self.kernels:
+            message = f"@{record.name} calls kernel {record.kernel!r}, which is not there"
+            raise PlanError(message, record.location)
+        return self.kernels[record.kernel]
+
+    def slices(self, bound: Bound, rank: int) -> tuple[slice, ...]:
+        """A rank's shard in cells of the whole tensor."""
+        base = self.program_axes.base[bound.value]
+        slices: list[slice] = []
+        for d, lo in enumerate(bound.shards.offset[rank].tolist()):
+            hi = lo + int(bound.shards.extent[rank, d])
+            first, end = self.cuts.cell(longs([base + d] * 2), longs([lo, hi])).tolist()
+            slices.append(slice(first, end))
+        return tuple(slices)
+
+    def _bind_sources(self) -> Iterator[Bound]:
+        roles = (Role.INPUT, Role.WEIGHT)
+        rows = {b.name: i for i, b in enumerate(self.plan.buffers) if b.role in roles}
+        for op in self.program.inputs:
+            name = op.tensor_name.data
+            if name not in rows:
+                message = f"plan {self.plan.name} has no buffer for input {name!r}"
+                raise PlanError(message, op_location(op))
+            yield self._bound(rows[name], op.result, name)
+
+    def _bind_outputs(self) -> Iterator[Bound]:
+        rows = [i for i, b in enumerate(self.plan.buffers) if b.role is Role.OUTPUT]
+        outputs = list(self.program.outputs)
+        if len(rows) != len(outputs):
+            message = (
+                f"plan {self.plan.name} has {len(rows)} output buffers, the program"
+                f" {len(outputs)} outputs"
+            )
+            raise PlanError(message, op_location(self.program))
+        for row, op in zip(rows, outputs, strict=True):
+            yield self._bound(row, op.operand, op.tensor_name.data)
+
+    def _bound(self, row: int, value: SSAValue, name: str) -> Bound:
+        parts = shards(task.spec_of(value), self.program.mesh)
+        have = self.plan.buffers[row].extent
+        if have.shape != parts.extent.shape or (have != parts.extent).any():
+            message = (
+                f"buffer %{self.plan.buffers[row].name} has sizes {have.tolist()} on the ranks,"
+                f" but the shards of {name!r} have {parts.extent.tolist()}"
+            )
+            raise PlanError(message, op_location(self.program))
+        return Bound(row, value, name, parts)
+
+    def _cut(self, live: Longs) -> Cuts:
+        """Cut every axis so that tasks and program ops take whole cells to whole cells."""
+        accesses, axes = self.plan.accesses, self.axes
+        cuts = Cuts(np.concatenate([axes.sizes, self.program_axes.sizes]))
+        buffer, rank = longs(accesses.buffer)[live], longs(accesses.rank)[live]
+        for d in range(accesses.lo.shape[1]):
+            has = axes.dims[buffer] > d
+            axis = axes.axis(buffer[has], rank[has], d)
+            cuts.add(axis, accesses.lo[live[has], d])
+            cuts.add(axis, accesses.hi[live[has], d])
+        relations = [*self._task_relations(), *self._program_relations()]
+        self._cut_probes(cuts)
+        cuts.close(Relations.of(relations))
+        return cuts
+
+    def _cut_probes(self, cuts: Cuts) -> None:
+        """Split the first element off each dimension of each shard of each input.
+
+        Tags commute where matrices do not, so a lone cell could hide swapped or transposed
+        operands; two cells a dimension cannot.
+        """
+        for source in self.sources:
+            base, offset = self.program_axes.base[source.value], source.shards.offset
+            for d in range(offset.shape[1]):
+                cuts.add(np.full(len(offset), base + d), offset[:, d] + 1)
+
+    def _task_relations(self) -> Iterator[tuple[Longs, ...]]:
+        """Stretches that transfers copy and that kernels' views share."""
+        op = self.plan.tasks.op[self.tasks]
+        for row, record in enumerate(self.plan.ops):
+            first = self.first_access[self.tasks[op == row]]
+            if not len(first):
+                continue
+            if record.kind in TRANSFERS:
+                dims = range(int(self.axes.dims[self.plan.accesses.buffer[first[0]]]))
+                pairs = [(0, d, 1, d) for d in dims]
+            else:
+                kernel = self.kernel(row)
+                pairs = [(s.a, s.a_dim, s.b, s.b_dim) for s in shared_dims(kernel)]
+            for a, a_dim, b, b_dim in pairs:
+                yield self._stretch(first + a, a_dim, first + b, b_dim)
+
+    def _stretch(self, a: Longs, a_dim: int, b: Longs, b_dim: int) -> tuple[Longs, ...]:
+        accesses, axes = self.plan.accesses, self.axes
+        size = accesses.hi[a, a_dim] - accesses.lo[a, a_dim]
+        other = accesses.hi[b, b_dim] - accesses.lo[b, b_dim]
+        wrong = np.flatnonzero(size != other)
+        if len(wrong):
+            x, y = int(a[wrong[0]]), int(b[wrong[0]])
+            at = int(accesses.task[x])
+            message = (
+                f"{self.plan.describe_task(at)} needs as much of dim {a_dim} of"
+                f" {box_name(self.plan, x)} as of dim {b_dim} of {box_name(self.plan, y)}"
+            )
+            raise DeliveryError(message, task_location(self.plan, at))
+        a_axis = axes.axis(longs(accesses.buffer)[a], longs(accesses.rank)[a], a_dim)
+        b_axis = axes.axis(longs(accesses.buffer)[b], longs(accesses.rank)[b], b_dim)
+        return a_axis, accesses.lo[a, a_dim], b_axis, accesses.lo[b, b_dim], size
+
+    def _program_relations(self) -> Iterator[tuple[Longs, ...]]:
+        """Dimensions that an op keeps, and where shards lie in their tensors."""
+        for a, b, size in self.program_axes.same_axes():
+            yield longs([a]), longs([0]), longs([b]), longs([0]), longs([size])
+        ranks = np.arange(self.plan.ranks)
+        for bound in (*self.sources, *self.outputs):
+            base = self.program_axes.base[bound.value]
+            for d in range(bound.shards.offset.shape[1]):
+                axis = self.axes.axis(longs(bound.buffer), ranks, d)
+                offset, extent = bound.shards.offset[:, d], bound.shards.extent[:, d]
+                yield axis, np.zeros_like(axis), np.full_like(axis, base + d), offset, extent
