@@ -67,19 +67,22 @@ def pass_section(cls: type[ModulePass]) -> str:
     lines = [f"## `{cls.name}`", ""]
     for option in get_pass_option_infos(cls):
         default = f" (default `{option.default_value}`)" if option.default_value else ""
-        lines.append(f"* `{option.name.replace('_', '-')}`: `{option.expected_type}`{default}")
+        kind = option.expected_type.strip("'\"")
+        lines.append(f"* `{option.name.replace('_', '-')}`: `{kind}`{default}")
     if dataclasses.fields(cls):
         lines.append("")
     doc = inspect.getdoc(inspect.getmodule(cls)) or ""
     own = inspect.cleandoc(cls.__doc__) if cls.__doc__ else ""
-    generated = f"{cls.__name__}("  # what dataclass writes where there is no docstring
-    return "\n".join([*lines, doc if own.startswith(generated) or not own else f"{doc}\n\n{own}"])
+    if own.startswith(f"{cls.__name__}("):  # what dataclass writes where there is no docstring
+        own = ""
+    own = own.removeprefix("See the module's docstring").lstrip(".; ")
+    return "\n".join([*lines, f"{doc}\n\n{own[0].upper() + own[1:]}" if own else doc])
 
 
 def passes_page() -> str:
     """Every pass, in the order in which the pipeline runs them."""
     sections = [pass_section(load()) for load in DITRON_UNIVERSE.all_passes.values()]
-    intro = "Each runs alone from `ditron-opt -p 'name{option=value}'`; here in pipeline order.\n"
+    intro = "Each runs alone from `ditron-opt -p 'name{option=value}'`; here in pipeline order."
     return "\n\n".join(["# Passes", NOTE + "\n" + intro, *sections]).rstrip() + "\n"
 
 
