@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from ditron.analysis.ring import BINARY, Tags, dot, function
+from ditron.analysis.ring import BINARY, Tags, constant, dot, function
 from ditron.ir import core
 
 Dim = tuple[SSAValue, int]
@@ -58,6 +58,10 @@ def _same_dims(kernel: core.FuncOp) -> Iterator[tuple[Dim, Dim]]:
                 yield (op.lhs, 1), (op.rhs, k)
                 yield (op.rhs, n), (op.result, 1)
                 continue
+            case core.ExpandDimsOp():
+                for d in range(len(_dims(op.operand))):
+                    yield (op.operand, d), (op.result, d + op.added)
+                continue
             case _:
                 pairs = [(operand, op.results[0]) for operand in op.operands]
         for a, b in pairs:
@@ -92,6 +96,12 @@ def run_kernel(kernel: core.FuncOp, load: Load, store: Store) -> None:
                 tiles[op.result] = dot(tiles[op.lhs], tiles[op.rhs], transpose_b=transpose)
             case core.CastOp():
                 tiles[op.result] = tiles[op.operand]
+            case core.ConstantOp():
+                tiles[op.result] = constant(op.number).reshape((1,) * len(_dims(op.result)))
+            case core.ExpandDimsOp():
+                tile, ndim = tiles[op.operand], len(_dims(op.operand))
+                many, dims = tile.shape[:-ndim], tile.shape[-ndim:]
+                tiles[op.result] = tile.reshape(*many, *[1] * op.added, *dims)
             case core.BinaryOp():
                 tiles[op.result] = BINARY[_name(op)](tiles[op.lhs], tiles[op.rhs])
             case core.UnaryOp():

@@ -47,6 +47,13 @@ def input_tags(name: str, edges: list[npt.NDArray[np.int64]]) -> Tags:
     return tags
 
 
+def constant(number: float) -> Tags:
+    """A number: integers are the ring's own, about others nothing is known but their digits."""
+    if float(number).is_integer():
+        return np.array(int(number) % 2**64, np.uint64)
+    return word(f"constant {float(number)!r}")
+
+
 def function(name: str) -> Callable[[Tags], Tags]:
     """A function of one operand about which nothing is known but its name."""
     salt = word(name)

@@ -11,16 +11,21 @@ computes on and stores tiles. It can touch nothing but its views, which is what 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import pack, unpack
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
     Float32Type,
+    FloatAttr,
     FunctionType,
     IntAttr,
+    IntegerAttr,
     IntegerType,
     StringAttr,
     SymbolNameConstraint,
     UnitAttr,
+    i32,
+    i64,
 )
 from xdsl.ir import (
     Attribute,
@@ -219,6 +224,67 @@ class CastOp(IRDLOperation):
             raise VerifyException("core.cast keeps the shape")
 
 
+@irdl_op_definition
+class ConstantOp(IRDLOperation):
+    """One number as a tile of size 1 in every dimension, so that it broadcasts."""
+
+    name = "core.constant"
+    value = prop_def(FloatAttr | IntegerAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `->` type($result)"
+
+    def __init__(self, value: float, element: Attribute, ndim: int) -> None:
+        number: Attribute
+        if element in (i32, i64):
+            number = IntegerAttr(int(value), i64 if element == i64 else i32)
+        else:
+            number = FloatAttr(unpack("f", pack("f", value))[0], Float32Type())
+        result = TileType.get([1] * ndim, element)
+        super().__init__(properties={"value": number}, result_types=[result])
+
+    @property
+    def number(self) -> float:
+        return self.value.value.data
+
+    def verify_(self) -> None:
+        tile = tile_type(self.result)
+        if any(d != 1 for d in tile.dims):
+            raise VerifyException(f"core.constant is of size 1 in every dimension, got {tile.dims}")
+        if tile.element_type != self.value.type or dtype_name(tile.element_type) == "bool":
+            raise VerifyException(f"core.constant: {self.value} is no element of {tile}")
+
+
+@irdl_op_definition
+class ExpandDimsOp(IRDLOperation):
+    """The same elements with dimensions of size 1 put before the others."""
+
+    name = "core.expand_dims"
+    operand = operand_def(TileType)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+    assembly_format = "$operand attr-dict `:` type($operand) `->` type($result)"
+
+    def __init__(self, operand: SSAValue, ndim: int) -> None:
+        tile = tile_type(operand)
+        dims = [1] * (ndim - len(tile.dims)) + list(tile.dims)
+        super().__init__(operands=[operand], result_types=[TileType.get(dims, tile.element_type)])
+
+    @property
+    def added(self) -> int:
+        """How many dimensions the result has more."""
+        return len(tile_type(self.result).dims) - len(tile_type(self.operand).dims)
+
+    def verify_(self) -> None:
+        tile, result = tile_type(self.operand), tile_type(self.result)
+        if self.added < 1 or result.dims != (1,) * self.added + tile.dims:
+            raise VerifyException(
+                f"core.expand_dims puts dimensions of size 1 first: {tile.dims} -> {result.dims}"
+            )
+        if tile.element_type != result.element_type:
+            raise VerifyException("core.expand_dims keeps the element type")
+
+
 class BinaryOp(IRDLOperation):
     """Elementwise, with size-1 dimensions broadcast; one element type throughout."""
 
@@ -362,7 +428,7 @@ class FuncOp(IRDLOperation):
         return cls(name.data, parser.parse_region(args))
 
 
-KERNEL_OPS = (LoadOp, StoreOp, DotOp, CastOp, BinaryOp, UnaryOp)
+KERNEL_OPS = (LoadOp, StoreOp, ConstantOp, ExpandDimsOp, DotOp, CastOp, BinaryOp, UnaryOp)
 
 Core = Dialect(
     "core",
@@ -370,6 +436,8 @@ Core = Dialect(
         FuncOp,
         LoadOp,
         StoreOp,
+        ConstantOp,
+        ExpandDimsOp,
         DotOp,
         CastOp,
         AddOp,

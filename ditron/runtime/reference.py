@@ -169,6 +169,16 @@ def exp(x: torch.Tensor) -> torch.Tensor:
     return torch.exp(x)
 
 
+def constant(number: float, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """One number in every place."""
+    return torch.full(shape, number, dtype=dtype)
+
+
+def expand_dims(x: torch.Tensor, added: int) -> torch.Tensor:
+    """The same elements, with dimensions of size 1 put before the others."""
+    return x.reshape((1,) * added + tuple(x.shape))
+
+
 def all_gather(x: torch.Tensor) -> torch.Tensor:
     """The global tensor stays the same."""
     return x

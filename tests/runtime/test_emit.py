@@ -167,6 +167,27 @@ def test_pointwise(
     assert out.equal(function(function(a)) * a - a)
 
 
+def test_constants_and_rows_broadcast_and_leave_their_views_alone() -> None:
+    def scaled(add: Callable[[Operation], SSAValue], args: Sequence[SSAValue]) -> None:
+        row = add(core.ExpandDimsOp(add(core.LoadOp(args[1])), 2))
+        half = add(core.ConstantOp(0.5, F32, 2))
+        y = add(core.MulOp(add(core.ExpOp(row)), half))
+        add(core.StoreOp(add(core.AddOp(add(core.LoadOp(args[0])), y)), args[2]))
+
+    shapes = ((2, 4), (4,), (2, 4))
+    func = kernel("f", [core.ViewType.get(s, F32) for s in shapes], scaled)
+    text = emit_kernels([func])
+    assert text.splitlines()[5:8] == [
+        "    v0 = b[None]",
+        "    v1 = torch.full((1, 1), 0.5, dtype=torch.float32)",
+        "    v2 = torch.exp(v0)",
+    ]
+    a, b, out = torch.ones(2, 4), torch.linspace(-1, 1, 4), torch.empty(2, 4)
+    compile_kernels(text)["f"](a, b, out)
+    assert out.equal(a + b.exp() * 0.5)
+    assert b.equal(torch.linspace(-1, 1, 4))
+
+
 def test_the_same_ir_gives_the_same_text() -> None:
     assert emit_kernels([matmul(BF16), total(3, F32)]) == emit_kernels(
         [matmul(BF16), total(3, F32)]

@@ -14,8 +14,9 @@ result goes straight to its view (`out=`) and temporaries are reused where nobod
 from __future__ import annotations
 
 import keyword
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import Float32Type
@@ -71,6 +72,8 @@ _RULES: dict[type[Operation], _Rule] = {
     core.GeluOp: _Rule("torch.nn.functional.gelu({0})"),
     core.ReluOp: _Rule("torch.relu({0})", in_place="{0}.relu_()"),
     core.ExpOp: _Rule("torch.exp({0})", "torch.exp({0}, out={out})", "{0}.exp_()"),
+    core.ConstantOp: _Rule("torch.full({shape}, {number}, dtype={dtype})"),
+    core.ExpandDimsOp: _Rule("{0}{index}"),
     core.CastOp: _Rule("{0}.to({dtype})", "{out}.copy_({0})"),  # copy_ rounds as `to` does
 }
 
@@ -85,6 +88,7 @@ class _Kernel:
         self.lines: list[str] = []
         self.names: dict[SSAValue, str] = {}
         self.temporaries: set[SSAValue] = set()  # tiles that are no view of anything
+        self.defined = 0
         for arg in self.args:
             self.names[arg] = _fresh(arg.name_hint or f"a{arg.index}", set(self.names.values()))
 
@@ -103,7 +107,7 @@ class _Kernel:
 
     def _load(self, op: core.LoadOp) -> None:
         """A tile is its view itself, unless a store may change that before the last use."""
-        last = max((self._position(use.operation) for use in op.result.uses), default=0)
+        last = max((self._position(user) for user in _users(op.result)), default=0)
         if any(isinstance(earlier, core.StoreOp) for earlier in self.ops[:last]):
             self._define(op.result, f"{self.names[op.view]}.clone()")
         else:
@@ -125,15 +129,17 @@ class _Kernel:
         rule = _rule(op)
         overwrites = rule.in_place and self._may_overwrite(op.operands[0], result)
         pattern = rule.in_place if overwrites else rule.fresh
-        dtype = f"torch.{_torch_name(core.tile_type(result).element_type)}"
-        self._define(result, pattern.format(*self._operands(op), dtype=dtype))
+        self._define(result, pattern.format(*self._operands(op), **_words(op)))
+        if isinstance(op, core.ExpandDimsOp):
+            self.temporaries.discard(result)  # it is its operand, seen otherwise
 
     def _may_overwrite(self, operand: SSAValue, result: SSAValue) -> bool:
         fits = operand.type == result.type and _used_once(operand)
         return operand in self.temporaries and fits
 
     def _define(self, value: SSAValue, expression: str) -> None:
-        name = _fresh(f"v{len(self.temporaries)}", set(self.names.values()))
+        name = _fresh(f"v{self.defined}", set(self.names.values()))
+        self.defined += 1
         self.names[value] = name
         self.temporaries.add(value)
         self.lines.append(f"{name} = {expression}")
@@ -145,6 +151,26 @@ class _Kernel:
             names = [n if w else f"{n}.float()" for n, w in zip(names, wide, strict=True)]
             names[1] += ".t()" if op.transpose_b is not None else ""
         return names
+
+
+def _users(value: SSAValue) -> Iterator[Operation]:
+    """The ops that read a tile, or what is the tile seen otherwise."""
+    for use in value.uses:
+        yield use.operation
+        if isinstance(use.operation, core.ExpandDimsOp):
+            yield from _users(use.operation.result)
+
+
+def _words(op: Operation) -> dict[str, str]:
+    """What a rule may say of an op besides its operands."""
+    tile = core.tile_type(op.results[0])
+    words = {"dtype": f"torch.{_torch_name(tile.element_type)}", "shape": repr(tile.dims)}
+    if isinstance(op, core.ConstantOp):
+        number = op.number
+        words["number"] = repr(number) if math.isfinite(number) else f'float("{number}")'
+    if isinstance(op, core.ExpandDimsOp):
+        words["index"] = f"[{', '.join(['None'] * op.added)}]"
+    return words
 
 
 def _rule(op: Operation) -> _Rule:
