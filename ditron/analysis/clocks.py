@@ -21,8 +21,9 @@ from ditron.plan.tables import After, Longs
 
 Clock = npt.NDArray[np.int16 | np.int32]
 
-# A block of clock columns takes about this, but has 64 columns at least.
+# A block of clock columns takes about so many bytes, but has so many columns at least.
 BLOCK_BYTES = 1 << 25
+BLOCK_COLUMNS = 64
 # Nodes with more edges than this are reduced one by one.
 FEW = 8
 
@@ -113,7 +114,8 @@ class Clocks:
             place = np.searchsorted(self._known, needed)
             result[:] = self._clock[row, place[which]] >= value
             return result
-        width = max(64, BLOCK_BYTES // ((self.unknown + 1) * np.dtype(self._dtype).itemsize))
+        row_bytes = (self.unknown + 1) * np.dtype(self._dtype).itemsize
+        width = max(BLOCK_COLUMNS, BLOCK_BYTES // row_bytes)
         if len(needed) <= width:
             both = np.union1d(needed, self._known)
             self._known = both if len(both) <= width else needed

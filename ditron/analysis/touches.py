@@ -13,7 +13,6 @@ import numpy as np
 
 from ditron.analysis.arrays import changes, last_of_run, longs, spans
 from ditron.analysis.arrivals import Columns
-from ditron.errors import PlanError
 from ditron.plan.tables import DTYPE_BYTES, Bools, Buffer, Longs, Mode, Plan
 
 # Kinds of touches: reads go with reads, adds with adds, a write goes with nothing. In cells of
@@ -158,10 +157,7 @@ class _Finder:
     def add_buffer(self, buffer: int, rows: _Rows) -> None:
         """Cells between the edges of writes; launch e and the next on the same copy."""
         plan, accesses = self._plan, self._plan.accesses
-        dims = len(plan.buffers[buffer].capacity)
-        if dims == 0:
-            message = f"buffer {plan.buffers[buffer].name} has no dimensions"
-            raise PlanError(message)
+        dims = max(1, len(plan.buffers[buffer].capacity))
         lo, hi = accesses.lo[rows.access, :dims], accesses.hi[rows.access, :dims]
         mode = longs(accesses.mode)[rows.access]
         index, cell, cells = grid_cells(
