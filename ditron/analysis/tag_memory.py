@@ -12,6 +12,9 @@ from ditron.analysis.ring import Tags
 from ditron.analysis.touches import alias_groups
 from ditron.plan.tables import DTYPE_BYTES, Bools, Longs, Plan
 
+# The writer of a cell whose bytes another buffer has taken.
+LOST = -2
+
 
 class BufferAxes:
     """Numbers an axis for each (buffer, rank, dimension), in that order."""
@@ -60,7 +63,10 @@ class Boxes:
 
 
 class TagMemory:
-    """`tags`, `ready` (holds something) and `writer` (task, -1 if none) of each cell [cells]."""
+    """`tags`, `ready` (holds something) and `writer` of each cell [cells].
+
+    The writer is a task, -1 if there was none yet, or LOST.
+    """
 
     def __init__(self, plan: Plan, axes: BufferAxes, cuts: Cuts) -> None:
         self._plan, self._axes, self._cuts = plan, axes, cuts
@@ -111,7 +117,9 @@ class TagMemory:
     def write(self, cells: Longs, tags: Tags, task: Longs, ready: Bools | bool = True) -> None:
         """Put tags into cells; what other buffers hold in the same bytes is lost."""
         if self._shared is not None:
-            self.ready[self._shared.others(cells)] = False
+            lost = self._shared.others(cells)
+            self.ready[lost] = False
+            self.writer[lost] = LOST
         self.tags[cells] = tags
         self.ready[cells] = ready
         self.writer[cells] = task

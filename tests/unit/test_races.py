@@ -10,8 +10,11 @@ from ditron.plan.tables import After, Boundary, OpKind, Plan
 from tests.unit.plan_builder import Notify, PlanBuilder, Touch, Wait
 
 
-def pipeline(**changes: object) -> PlanBuilder:
-    """Rank 0 puts into rank 1's buffer, which uses it and gives credit back."""
+def pipeline(**changes: dict[str, object]) -> PlanBuilder:
+    """Rank 0 puts into rank 1's buffer, which uses it and gives credit back.
+
+    `changes` are of the tasks `put` and `use`.
+    """
     b = PlanBuilder(ranks=2)
     x = b.buffer("x", (8, 4))
     ready, free = b.slot(1), b.slot(0)
@@ -29,7 +32,7 @@ def pipeline(**changes: object) -> PlanBuilder:
     b.task("use", b.lane(1), b.read(x, 1, *box), wait=[ready], notify=[free])
     b.task("idle", b.lane(1))
     for name, value in changes.items():
-        b.replace(("put", "use").index(name), **value)  # type: ignore[arg-type]
+        b.replace(("put", "use").index(name), **value)
     return b
 
 
@@ -63,8 +66,8 @@ def test_a_missing_credit_races_with_the_next_launch():
 
 
 def test_a_signal_before_the_transfer_has_landed():
-    early = {"notifies": (Notify(0, after=After.END),)}
-    assert "after put" in refused(pipeline(put=early).plan())
+    early = (Notify(0, after=After.END),)
+    assert "after put" in refused(pipeline(put={"notifies": early}).plan())
 
 
 def two_tasks(first: Touch, second: Touch, b: PlanBuilder) -> Plan:
@@ -90,7 +93,8 @@ def test_which_accesses_conflict(modes: str, boxes: tuple[tuple[int, int], ...],
     b = PlanBuilder(boundary=Boundary.STREAM)
     x = b.buffer("x", (6,))
     kinds = {"r": b.read, "w": b.write, "a": b.add}
-    plan = two_tasks(*(kinds[m](x, 0, box) for m, box in zip(modes, boxes, strict=True)), b)
+    first, second = (kinds[m](x, 0, box) for m, box in zip(modes, boxes, strict=True))
+    plan = two_tasks(first, second, b)
     if races:
         assert "nothing orders them" in refused(plan)
     else:
