@@ -1,57 +1,245 @@
-"""Machines as data: what passes and cost models ask instead of names."""
+"""Machines as data: what passes and cost models ask instead of names.
+
+A machine is a YAML file under `ditron/machines/`; `docs/machines.md` tells how to add one. Times
+are in us, sizes in bytes, rates in GB/s (10^9 bytes a second, one way) and TFLOP/s.
+"""
 
 from __future__ import annotations
 
+import re
+from enum import StrEnum
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from ditron.errors import MachineError
 
+Count = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0)]
+Time = Annotated[float, Meta(ge=0)]
+Sizes = tuple[Count, Count]
 
-class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a machine file: no field may be misspelt, none changes later."""
+
+
+class LinkKind(StrEnum):
+    """How ranks are joined: what `Topology.gbytes_s` is the rate of."""
+
+    MEMORY = "shared-memory"  # one memory: a copy by one core
+    SWITCH = "switch"  # a rank's port; any peer at full rate
+    MESH = "full-mesh"  # each of a rank's links, one a peer, all at once
+    PCIE = "pcie"  # a rank's port, and what all ports share
+
+
+class Network(_Record):
+    """What joins nodes: a NIC a rank.
+
+    Attributes:
+        ranks_a_node: how many ranks share a node.
+        gbytes_s: a rank's NIC, each way.
+        latency_us: from one rank's memory to another's, the least.
+        fence_us: added to a signal that must come after the data.
+    """
+
+    ranks_a_node: Count
+    gbytes_s: Positive
+    latency_us: Time
+    fence_us: Time
+
+
+class Topology(_Record):
+    """How ranks are joined.
+
+    Attributes:
+        kind: what the rate is of.
+        gbytes_s: see `LinkKind`.
+        latency_us: the least time from one rank's memory to another's.
+        shared_gbytes_s: of PCIe: what all ranks together can move, 0 for no limit.
+        network: between nodes, where there is more than one.
+    """
+
+    kind: LinkKind
+    gbytes_s: Positive
+    latency_us: Time
+    shared_gbytes_s: Time = 0.0
+    network: Network | None = None
+
+
+class Engine(_Record):
     """One kind of engine of a device.
 
     Attributes:
-        lanes: how many there are on a device.
+        lanes: how many there are on a device; of "sm": workers that can be resident at once.
         remote_add: whether it can add to a signal word (else it can only set one).
+        gbytes_s: what one lane moves between ranks, 0 for whatever the link carries.
+        start_us: before each of its transfers.
     """
 
-    lanes: int
+    lanes: Count
     remote_add: bool
+    gbytes_s: Time = 0.0
+    start_us: Time = 0.0
 
 
-class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Rates(_Record):
+    """What a device computes.
+
+    Attributes:
+        matrix_tflops: of large products, by dtype. A dtype that is missing multiplies in float32.
+        memory_gbytes_s: of one device's memory, reads and writes counted.
+        operand_gbytes_s: at which the operands of products reach all workers together. A core
+            packs them before it multiplies, a GPU loads them meanwhile.
+        pointwise_gelements_s: functions such as silu, elements of the result.
+        convert_gelements_s: elements widened to float32 or rounded from it, 0 where that is free.
+    """
+
+    matrix_tflops: dict[str, Positive]
+    memory_gbytes_s: Positive
+    operand_gbytes_s: Positive
+    pointwise_gelements_s: Positive
+    convert_gelements_s: Time = 0.0
+
+
+class Costs(_Record):
+    """What does not grow with sizes, in us.
+
+    Attributes:
+        launch_us: from the call until all ranks run, and back.
+        task_us: of one task besides its work.
+        signal_us: from a notify to the waiter's next step.
+        fence_us: of a fence before a signal within a node.
+    """
+
+    launch_us: Time
+    task_us: Time
+    signal_us: Time
+    fence_us: Time
+
+
+class Cache(_Record):
+    """The last-level cache of a device, and what tiles that do not start together lose by it.
+
+    Where tiles wait for their data g tile rows at a time, and the other operand is larger than the
+    cache, a product takes `1 + spread_loss * g ** -spread_power` times as long: workers that
+    started at different times no longer share what they read.
+    """
+
+    bytes: Count
+    spread_loss: Time = 0.0
+    spread_power: Time = 1.0
+
+
+class SignalKind(StrEnum):
+    SET = "set"
+    ADD = "add"
+
+
+class Capabilities(_Record):
+    """What can be done at all; passes ask these and never a machine's name.
+
+    Attributes:
+        signals: how some engine can change a peer's signal word.
+        stream_waits: a stream (or copy engine) can wait for a word.
+        remote_add: some engine can add to a peer's word.
+        put_with_signal: a transfer can raise a word as it lands.
+        fifo_depth: transfers that a lane holds before it blocks, 0 for no limit.
+        dispatch_in_order: blocks of a grid start in block order.
+        peer_pointers: tasks can read and write peers' memory in place.
+        transitive_visibility: who sees a signal sees all that its sender had seen.
+        graph_capturable: a launch can be captured once and replayed.
+    """
+
+    signals: tuple[SignalKind, ...]
+    stream_waits: bool
+    remote_add: bool
+    put_with_signal: bool
+    fifo_depth: Annotated[int, Meta(ge=0)]
+    dispatch_in_order: bool
+    peer_pointers: bool
+    transitive_visibility: bool
+    graph_capturable: bool
+
+    def __post_init__(self) -> None:
+        if self.remote_add != (SignalKind.ADD in self.signals):
+            raise ValueError("remote_add goes with the signal kind `add`")
+
+
+class Machine(_Record):
     """A machine file.
 
     Attributes:
         name: the file's name.
         target: the backend that runs on it.
         max_ranks: the most ranks it can hold.
-        peer_pointers: tasks can read and write peers' memory in place.
+        topology: how ranks are joined.
         engines: by engine name: "sm" computes, "copy" moves, "host" hands buffers over.
+        rates: what a rank's device computes.
+        costs: what does not grow with sizes.
+        cache: the device's last-level cache.
+        capabilities: what can be done at all.
         tile: rows and columns of a compute task when nobody says otherwise, in elements.
-        reduce_tile: the same for a task that adds contributions.
+        tiles: those that are worth trying, `tile` among them.
+        reduce_tile: rows and columns of a task that adds contributions.
+        reduce_tiles: those that are worth trying.
         chunk_bytes: the most one transfer moves when nobody says otherwise.
+        chunks: those that are worth trying, in bytes.
+        cores: where ranks are processes: the cores that all of them share; 0 where each rank has
+            a device of its own. All lanes of a rank then take turns on one core.
     """
 
     name: str
     target: str
-    max_ranks: int
-    peer_pointers: bool
+    max_ranks: Count
+    topology: Topology
     engines: dict[str, Engine]
-    tile: tuple[int, int]
-    reduce_tile: tuple[int, int]
-    chunk_bytes: int
+    rates: Rates
+    costs: Costs
+    cache: Cache
+    capabilities: Capabilities
+    tile: Sizes
+    tiles: tuple[Sizes, ...]
+    reduce_tile: Sizes
+    reduce_tiles: tuple[Sizes, ...]
+    chunk_bytes: Count
+    chunks: tuple[Count, ...]
+    cores: Annotated[int, Meta(ge=0)] = 0
+
+    def __post_init__(self) -> None:
+        missing = [name for name in ("sm", "copy", "host") if name not in self.engines]
+        if missing:
+            raise ValueError(f"engines: expected sm, copy and host, {', '.join(missing)} missing")
+        if "f32" not in self.rates.matrix_tflops:
+            raise ValueError("rates.matrix_tflops: expected at least f32")
+
+    @property
+    def peer_pointers(self) -> bool:
+        """Tasks can read and write peers' memory in place."""
+        return self.capabilities.peer_pointers
+
+    @property
+    def workers(self) -> int:
+        """Compute tasks that a device runs at once."""
+        return self.engines["sm"].lanes
+
+    @property
+    def ranks_a_node(self) -> int:
+        """Ranks that reach each other without a network."""
+        network = self.topology.network
+        return self.max_ranks if network is None else network.ranks_a_node
 
 
 def load_machine(name_or_path: str) -> Machine:
     """A machine by the name of a file that ships with ditron, or by path.
 
     Raises:
-        MachineError: no such file, or it does not describe a machine.
+        MachineError: no such file, or it does not describe a machine; one line that names the
+            file, the field and what was expected.
     """
     path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml"):
@@ -59,6 +247,8 @@ def load_machine(name_or_path: str) -> Machine:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
             raise MachineError(f"cannot read machine file {path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise MachineError(f"machine file {path} is no UTF-8 text") from error
         return _decode(text, str(path))
     if name_or_path not in machine_names():
         known = ", ".join(machine_names())
@@ -82,5 +272,11 @@ def _shipped(name: str) -> Machine:
 def _decode(text: str, where: str) -> Machine:
     try:
         return msgspec.yaml.decode(text, type=Machine)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise MachineError(f"not a machine file: {error}", where) from error
+    except msgspec.ValidationError as error:
+        # "Expected `int`, got `str` - at `$.engines.sm.lanes`"
+        message, _, at = str(error).partition(" - at `")
+        field = re.sub(r"^\$\.?", "", at.rstrip("`"))
+        raise MachineError(f"{field}: {message}" if field else message, where) from error
+    except msgspec.DecodeError as error:
+        problem = re.sub(r"\s+", " ", str(error))
+        raise MachineError(f"no YAML: {problem}", where) from error
