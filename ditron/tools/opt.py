@@ -17,7 +17,7 @@ from typing import IO, NoReturn
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
-from xdsl.passes import ModulePass, PassPipeline
+from xdsl.passes import ModulePass, PassPipeline, get_pass_option_infos
 from xdsl.printer import Printer
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
@@ -103,10 +103,13 @@ class DitronOpt(xDSLOptMain):
             hint = f", did you mean {near[0]!r}?" if near else "; --help lists them"
             msg = f"no pass is named {spec.name!r}{hint}"
             raise OptionError(msg)
+        kind = load()
         try:
-            return load().from_pass_spec(spec)
+            return kind.from_pass_spec(spec)
         except ValueError as error:
-            msg = f"pass {spec.name!r}: {error}"
+            options = (f"{o.name}: {o.expected_type}" for o in get_pass_option_infos(kind))
+            takes = ", ".join(options).replace("_", "-").replace("'", "") or "no options"
+            msg = f"pass {spec.name!r}: {str(error).replace('typing.', '')}; it takes {takes}"
             raise OptionError(msg) from error
 
     def _between_passes(
