@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 from xdsl.ir import Dialect, Operation
@@ -52,7 +53,7 @@ def table_row(cells: list[str]) -> str:
 def dialect_page(name: str, dialect: Dialect) -> str:
     """One dialect: the module's docstring, then a row for each op, type and attribute."""
     ops = list(dialect.operations)
-    module = inspect.getmodule(ops[0])
+    module = import_module(f"ditron.ir.{name}")
     lines = [f"# The `{name}` dialect", "", NOTE, inspect.getdoc(module) or "", ""]
     lines += [table_row(["op", "operands", "results", "properties", "what it does"])]
     lines += ["|---|---|---|---|---|", *(op_row(op) for op in ops)]

@@ -1,0 +1,242 @@
+"""Task programs: what holds ops, what comes in and out, and what all ops that compute share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import (
+    HasParent,
+    IsolatedFromAbove,
+    NoTerminator,
+    Pure,
+    SymbolOpInterface,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from ditron.errors import ProgramError
+from ditron.ir.attrs import ChoiceAttr, MeshAttr, TensorType
+from ditron.plan.placement import AxisRule, Mesh
+from ditron.plan.spec import TensorSpec
+
+
+@irdl_op_definition
+class ProgramOp(IRDLOperation):
+    """A program on the ranks of a mesh; its ops run in any order that data allows."""
+
+    name = "task.program"
+
+    sym_name = prop_def(SymbolNameConstraint())
+    mesh_attr = prop_def(MeshAttr, prop_name="mesh")
+    body = region_def("single_block")
+
+    traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
+    assembly_format = "$sym_name `mesh` qualified($mesh) attr-dict-with-keyword $body"
+
+    def __init__(self, name: str, mesh: Mesh, body: Region | None = None) -> None:
+        super().__init__(
+            properties={"sym_name": StringAttr(name), "mesh": MeshAttr.get(mesh)},
+            regions=[Region(Block()) if body is None else body],
+        )
+
+    @property
+    def program_name(self) -> str:
+        return self.sym_name.data
+
+    @property
+    def mesh(self) -> Mesh:
+        return self.mesh_attr.mesh
+
+    @property
+    def inputs(self) -> Iterator[InputOp | WeightOp]:
+        """Inputs and weights, in program order."""
+        return (op for op in self.body.block.ops if isinstance(op, InputOp | WeightOp))
+
+    @property
+    def outputs(self) -> Iterator[OutputOp]:
+        """Outputs, in program order."""
+        return (op for op in self.body.block.ops if isinstance(op, OutputOp))
+
+    def verify_(self) -> None:
+        axes = len(self.mesh.axes)
+        if axes > 1:
+            message = f"programs on {self.mesh} are not supported yet: use one axis"
+            raise VerifyException(message)
+        names: list[str] = []
+        outputs: list[SSAValue] = []
+        for op in self.body.block.ops:
+            match op:
+                case SourceOp():
+                    names.append(op.tensor_name.data)
+                    if not op.result.type.placements:
+                        message = f'input "{op.tensor_name.data}" needs placements'
+                        raise VerifyException(message)
+                case OutputOp():
+                    names.append(op.tensor_name.data)
+                    outputs.append(op.operand)
+                case ComputeOp():
+                    pass
+                case _:
+                    message = f"{op.name} does not belong in a task.program"
+                    raise VerifyException(message)
+            _verify_axes(op, axes)
+        _verify_tensors(names, outputs)
+
+
+def _verify_axes(op: Operation, axes: int) -> None:
+    for result in op.results:
+        if isinstance(result.type, TensorType) and len(result.type.placements) not in (0, axes):
+            message = f"{op.name}: {result.type} needs {axes} placement, one per mesh axis"
+            raise VerifyException(message)
+
+
+def _verify_tensors(names: Sequence[str], outputs: Sequence[SSAValue]) -> None:
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        message = f"two inputs or outputs are called {', '.join(twice)}"
+        raise VerifyException(message)
+    if not outputs:
+        message = "a program needs at least one output"
+        raise VerifyException(message)
+    if len(set(outputs)) < len(outputs):
+        message = "a value is output twice"
+        raise VerifyException(message)
+
+
+class SourceOp(IRDLOperation, ABC):
+    """A tensor that comes from outside the program."""
+
+    tensor_name = prop_def(StringAttr, prop_name="name")
+    result = result_def(TensorType)
+
+    traits = traits_def(HasParent(ProgramOp))
+    assembly_format = "$name attr-dict `:` type($result)"
+
+    def __init__(self, name: str, result_type: TensorType) -> None:
+        super().__init__(properties={"name": StringAttr(name)}, result_types=[result_type])
+
+
+@irdl_op_definition
+class InputOp(SourceOp):
+    """`%x = task.input "x" : !t`: passed by each run."""
+
+    name = "task.input"
+
+
+@irdl_op_definition
+class WeightOp(SourceOp):
+    """`%w = task.weight "w" : !t`: bound once, kept between runs."""
+
+    name = "task.weight"
+
+
+@irdl_op_definition
+class OutputOp(IRDLOperation):
+    """`task.output "y", %y : !t`: returned by each run; partial sums come back summed."""
+
+    name = "task.output"
+
+    tensor_name = prop_def(StringAttr, prop_name="name")
+    operand = operand_def(TensorType)
+
+    traits = traits_def(HasParent(ProgramOp))
+    assembly_format = "$name `,` $operand attr-dict `:` type($operand)"
+
+    def __init__(self, name: str, operand: SSAValue) -> None:
+        super().__init__(properties={"name": StringAttr(name)}, operands=[operand])
+
+
+class ComputeOp(IRDLOperation, ABC):
+    """An op whose result type follows from its operands and properties.
+
+    `op_name` is the user's name for it, `choice` how it is to be carried out.
+    """
+
+    op_name = opt_prop_def(StringAttr)
+    choice = opt_prop_def(ChoiceAttr)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure(), HasParent(ProgramOp))
+
+    @abstractmethod
+    def infer_from(self, operands: Sequence[TensorSpec]) -> TensorSpec:
+        """What the result must be for such operands, by the rules of `ditron.plan.spec`.
+
+        Raises:
+            ProgramError: the operands do not fit.
+        """
+
+    def placement_rule(self) -> AxisRule | None:
+        """What a mesh axis makes of the operands' placements; None for a collective."""
+        return None
+
+    def infer(self, *, placements: bool = True) -> TensorSpec:
+        """What the result must be; without placements if so asked or where an operand has none.
+
+        Raises:
+            ProgramError: the operands do not fit.
+        """
+        specs = [spec_of(operand) for operand in self.operands]
+        if not placements or not all(spec.placements for spec in specs):
+            specs = [replace(spec, placements=()) for spec in specs]
+        return self.infer_from(specs)
+
+    def verify_(self) -> None:
+        given = spec_of(self.result)
+        placed = bool(given.placements)
+        try:
+            expected = self.infer(placements=placed)
+        except ProgramError as error:
+            raise VerifyException(error.message) from error
+        if placed and not expected.placements:
+            message = "the result is placed, but an operand is not"
+            raise VerifyException(message)
+        if given != expected:
+            wanted = TensorType.of(expected)
+            message = f"the result should be {wanted}, got {self.result.type}"
+            raise VerifyException(message)
+
+    def label(self) -> str:
+        """The user's name, else the op's."""
+        return self.op_name.data if self.op_name else self.name.partition(".")[2]
+
+
+def spec_of(value: SSAValue) -> TensorSpec:
+    """The spec of a value of tensor type."""
+    return SSAValue.get(value, type=TensorType).type.spec
+
+
+def build(
+    op: ComputeOp,
+    operands: Sequence[SSAValue],
+    spec: TensorSpec,
+    op_name: str | None,
+    choice: ChoiceAttr | None,
+    **props: Attribute | None,
+) -> None:
+    """Make an op whose result is of a spec; what `__init__` of a compute op comes down to."""
+    named = StringAttr(op_name) if op_name else None
+    IRDLOperation.__init__(
+        op,
+        operands=operands,
+        result_types=[TensorType.of(spec)],
+        properties={"op_name": named, "choice": choice, **props},
+    )
+
+
+TAIL = "(`name` $op_name^)? (`choice` qualified($choice)^)? attr-dict `:` "
+"""What the formats of ops that compute have before their types."""
