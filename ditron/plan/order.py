@@ -59,9 +59,9 @@ def fit(values: Values, mask: Mask, features: Sequence[Feature]) -> Expr | Table
 
 
 def fit_mask(mask: Mask, features: Sequence[Feature]) -> Expr | Table:
-    """A predicate that holds exactly where `mask` does; a constant 1 where it holds everywhere."""
-    if mask.all():
-        return Const(1)
+    """A predicate that holds exactly where `mask` does; a constant where that is all or nothing."""
+    if mask.all() or not mask.any():
+        return Const(int(mask.all()))
     everywhere = np.ones(mask.shape, np.bool_)
     values, _, axes = _drop_axes(mask.astype(np.int64), everywhere)
     known = _known_features(features, axes, values.shape)
