@@ -87,7 +87,7 @@ def _count_ordered(order: HappensBefore, runs: Runs, *, explain: bool = False) -
         bad = np.flatnonzero(~sure)
         row = int(bad[np.argmin(gap[bad])])
         message, where = _explain(order.plan, int(a[row]), int(b[row]), int(gap[row]))
-        more = f"; nor {len(bad) - 1} pairs more" if len(bad) > 1 else ""
+        more = f" ({len(bad) - 1} more such pairs)" if len(bad) > 1 else ""
         raise RaceError(message + more, where)
     return pairs
 
@@ -184,10 +184,12 @@ def _explain(plan: Plan, a: int, b: int, gap: int) -> tuple[str, str]:
     lands = plan.ops[int(plan.tasks.op[a])].deferred
     lag = f" of lag {gap}" if gap else ""
     message = (
-        f"{one} {verb(int(mode[x]))} {box_name(plan, x)}, and {launches_later(gap)}"
-        f" {two} {verb(int(mode[y]))} {box_name(plan, y)}: nothing orders them;"
-        f" a notify from {one} after {'put' if lands else 'end'} and a wait{lag} for it in {two}"
-        f" would [{task_location(plan, a)}, {task_location(plan, b)}]"
+        f"nothing orders two accesses to the same bytes:\n"
+        f"  {one} {verb(int(mode[x]))} {box_name(plan, x)} [{task_location(plan, a)}]\n"
+        f"  {two} {verb(int(mode[y]))} {box_name(plan, y)} {launches_later(gap)}"
+        f" [{task_location(plan, b)}]\n"
+        f"a notify from {one} after {'put' if lands else 'end'} and a wait{lag} for it in {two}"
+        f" would"
     )
     return message, task_location(plan, b)
 

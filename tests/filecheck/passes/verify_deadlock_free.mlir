@@ -1,9 +1,10 @@
 // RUN: not ditron-opt %s -p verify-deadlock-free 2>&1 | filecheck %s
 
-// The push waits for its reader's credit in the first launch already.
-// CHECK: verify_deadlock_free.mlir:{{[0-9]+}}: error: 2 tasks wait for each other:
-// CHECK-NEXT: @push[0] on rank 0 (copy lane 0, task 0) waits for %free[0] at rank 0 >= 1 (it is 0), which needs @tiles[0]
-// CHECK-NEXT: @tiles[0] on rank 0 (sm lane 0, task 0) waits for %ready[0] at rank 0 >= 1 (it is 0), which needs @push[0]
+// The push waits for this launch's credit instead of the last one's.
+// CHECK: 2 tasks wait for each other:
+// CHECK-NEXT: @push[0] on rank 0 (copy lane 0, task 0) waits for %free[0] at rank 0 >= 1 (it is 0)
+// CHECK-SAME: needs @tiles[0, 3] on rank 0 (sm lane 0, task 3), behind @tiles[0, 0] on rank 0
+// CHECK-NEXT: @tiles[0, 0] on rank 0 (sm lane 0, task 0) waits for %ready[0] at rank 0 >= 1 (it is 0)
 
 core.func @copy(%a: !core.view<64xf32>, %y: !core.view<64xf32>) {
   %0 = core.load %a : !core.view<64xf32> -> !core.tile<64xf32>
@@ -29,12 +30,12 @@ device.program @p ranks 2 heap 2048 {
     device.put %a -> %b : !core.view<64xf32> -> !core.view<64xf32>
     device.notify %ready[%me] at %p add 1 after put : !device.signals<2>
   }
-  device.grid @tiles engine sm in (%p = 2) {
-    %a = device.view %g[%p * 64] [64] : !device.buffer<128xf32, symmetric> -> !core.view<64xf32>
-    %b = device.view %y[%p * 64] [64] : !device.buffer<128xf32, local> -> !core.view<64xf32>
+  device.grid @tiles engine sm in (%p = 2, %n = 4) {
+    %a = device.view %g[%p * 64 + %n * 16] [16] : !device.buffer<128xf32, symmetric> -> !core.view<64xf32>
+    %b = device.view %y[%p * 64 + %n * 16] [16] : !device.buffer<128xf32, local> -> !core.view<64xf32>
     device.schedule lane [0]
     device.wait %ready[%p, 1] ge 1 : !device.signals<2>
     device.call @copy(%a, %b) : !core.view<64xf32>, !core.view<64xf32>
-    device.notify %free[%me] at %p add 1 after end : !device.signals<2>
+    device.notify %free[%me] at %p add 1 after end when %n eq 3 : !device.signals<2>
   }
 }
