@@ -109,6 +109,7 @@ from ditron.ir.device_body import (
 from ditron.ir.effects import ReadsAndWrites
 from ditron.ir.index import ExprsAttr, Index, Indices, check_indices, leaves, number
 from ditron.ir.keyword import Keyword, check_keyword
+from ditron.plan.collectives import ALGORITHMS
 from ditron.plan.expr import Expr
 from ditron.plan.tables import Role
 
@@ -277,36 +278,37 @@ class CollectiveOp(IRDLOperation):
     ranks = prop_def(IntegerAttr.constr(i64))
     stride = prop_def(IntegerAttr.constr(i64))
     choice = prop_def(ChoiceAttr)
+    other_dim = opt_prop_def(IntegerAttr.constr(i64))
+    other_size = opt_prop_def(IntegerAttr.constr(i64))
+    root = opt_prop_def(IntegerAttr.constr(i64))
+    by = opt_prop_def(IntegerAttr.constr(i64))
     traits = traits_def(ReadsAndWrites())
     custom_directives = (Keyword,)
     assembly_format = (
         "custom<Keyword>($kind) $source `->` $target `dim` $dim `size` $size"
+        " (`gathers` $other_dim^ `size` $other_size)? (`root` $root^)? (`by` $by^)?"
         " `axis` $axis `ranks` $ranks `stride` $stride `choice` $choice"
         " attr-dict `:` type($source) `->` type($target)"
     )
 
-    def __init__(  # noqa: PLR0913 - one argument a clause
+    def __init__(
         self,
         kind: str,
         source: SSAValue,
         target: SSAValue,
         *,
-        dim: int,
-        size: int,
         axis: str,
-        group: tuple[int, int],
         choice: ChoiceAttr,
+        **numbers: int,
     ) -> None:
+        """`numbers` are the integer properties, by name."""
         super().__init__(
             operands=[source, target],
             properties={
                 "kind": StringAttr(kind),
-                "dim": IntegerAttr(dim, i64),
-                "size": IntegerAttr(size, i64),
                 "axis": StringAttr(axis),
-                "ranks": IntegerAttr(group[0], i64),
-                "stride": IntegerAttr(group[1], i64),
                 "choice": choice,
+                **{name: IntegerAttr(value, i64) for name, value in numbers.items()},
             },
         )
 
@@ -316,7 +318,7 @@ class CollectiveOp(IRDLOperation):
         return self.ranks.value.data, self.stride.value.data
 
     def verify_(self) -> None:
-        check_keyword(self, "kind", self.kind, ("all_gather", "reduce_scatter", "all_reduce"))
+        check_keyword(self, "kind", self.kind, tuple(ALGORITHMS))
         dim = self.dim.value.data
         for type_ in (self.source.type, self.target.type):
             assert isinstance(type_, BufferType)

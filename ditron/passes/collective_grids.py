@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import SSAValue
 
 from ditron.ir import device
@@ -21,11 +21,15 @@ from ditron.plan.tiling import extent_of_shard, rest_of, tile_dim
 
 @dataclass(frozen=True)
 class Place:
-    """Where a box starts along the collective's dimension, in which buffer, at which rank."""
+    """Where a box starts along the collective's dimension, in which buffer, at which rank.
+
+    `other` is its start along the second dimension of an all-to-all.
+    """
 
     buffer: SSAValue
     start: Expr
     at: Expr | None = None
+    other: Expr | None = None
 
 
 class Collective:
@@ -33,7 +37,8 @@ class Collective:
 
     Its ranks are numbered 0..n-1 along the mesh axis; `me` is this rank's number, `rank(j)` the
     rank of the program with number j. Along `dim` the tensor has `size` elements in all, `shard` a
-    rank (the last ones fewer, or none); a transfer moves at most `step` of them. New ops are
+    rank (the last ones fewer, or none); a transfer moves at most `step` of them. An all-to-all
+    gathers along `other_dim`, of which each rank has `other_shard`. New ops are
     inserted where the collective stands. Nodes hold `node_ranks` ranks each, the last maybe fewer.
     """
 
@@ -56,6 +61,9 @@ class Collective:
         self.size = max(self.whole, 1)
         self.shard = max(shard_size(self.whole, self.n), 1)
         self.step = chunk or op.choice.chunk or self.shard
+        self.other_dim = _number(op.other_dim)
+        self.other_shard = max(shard_size(_number(op.other_size), self.n), 1)
+        self.root, self.by = _number(op.root), _number(op.by)
 
     def _index_on_axis(self) -> Expr:
         ops = self.program.body.block.ops
@@ -130,6 +138,9 @@ class Collective:
         offsets: list[Expr] = [as_expr(0)] * len(dims)
         sizes: list[Expr] = [as_expr(d) for d in dims]
         offsets[self.dim], sizes[self.dim], dims[self.dim] = place.start, size, capacity
+        if place.other is not None:
+            offsets[self.other_dim], dims[self.other_dim] = place.other, self.other_shard
+            sizes[self.other_dim] = as_expr(self.other_shard)
         return grid.view(place.buffer, offsets, sizes, dims, place.at)
 
     def chunks(self, length: int) -> tuple[int, Callable[[Expr], tuple[Expr, Expr]], int]:
@@ -161,8 +172,7 @@ class Collective:
         source, target = ends(grid)
         offset, size = chunk(grid["c"])
         views = [
-            self.box(grid, Place(p.buffer, p.start + offset, p.at), size, most)
-            for p in (source, target)
+            self.box(grid, replace(p, start=p.start + offset), size, most) for p in (source, target)
         ]
         if where is not None:
             grid.only_where(where(grid))
@@ -263,7 +273,15 @@ class Collective:
         )
 
 
+def _number(attr: IntegerAttr | None) -> int:
+    return 0 if attr is None else attr.value.data
+
+
 def _capacity(buffer: SSAValue) -> list[int]:
     type_ = buffer.type
     assert isinstance(type_, device.BufferType)
     return list(type_.dims)
+
+
+# Writes the grids of one algorithm.
+Rule = Callable[[Collective], None]

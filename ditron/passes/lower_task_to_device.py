@@ -203,7 +203,8 @@ class _Lowering:
             dim=dim,
             size=task.spec_of(op.operand).shape[dim],
             axis=op.axis.data,
-            group=(self.ranks, 1),
+            ranks=self.ranks,
+            stride=1,
             choice=op.choice,
         )
         self._add(collective, op.location)

@@ -24,6 +24,9 @@ ALGORITHMS: dict[str, dict[str, tuple[str, ...]]] = {
         "two-shot": ("push", "in-place"),
         "ring": ("push",),
     },
+    "all_to_all": {"mesh": ("push",), "pairwise-xor": ("push",)},
+    "broadcast": {"flat": ("push",), "tree": ("push",), "chain": ("push",)},
+    "shift": {"mesh": ("push",)},
 }
 
 
