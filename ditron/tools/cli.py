@@ -168,11 +168,11 @@ def verify(
 
     options = make_options(option or [])
     source = load(file, set_ or [])
-    with execute.build(source, target, machine, options) as executable:
-        if as_json:
-            _print_json(report.proof_data(executable.report))
-        else:
-            sys.stdout.write(f"{executable.report}\n")
+    proofs = execute.verify(source, target, machine, options)
+    if as_json:
+        _print_json(report.proof_data(proofs))
+    else:
+        sys.stdout.write(f"{proofs}\n")
     return 0
 
 

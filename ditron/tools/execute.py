@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from xdsl.dialects.builtin import ModuleOp
 
 from ditron import compiler
+from ditron.analysis.expand import expand
+from ditron.analysis.report import ProofReport, prove
+from ditron.analysis.symbols import find_task_program, kernels
 from ditron.compiler import Executable
 from ditron.errors import OptionError
-from ditron.ir import task
 from ditron.plan.options import Options
 from ditron.tools.check import Agreement, check_outputs
 from ditron.tools.inputs import load_inputs, make_inputs, split_weights
-from ditron.tools.loading import Source, parse_dump
+from ditron.tools.loading import Source, parse_dump, task_program
 from ditron.tools.show import Decision, decisions, progress
 
 LEVELS = ("task", "device", "shmem")
@@ -52,23 +53,25 @@ class RunResult:
         return all(a.agrees for a in self.agreements)
 
 
-def task_program(module: ModuleOp, path: Path) -> task.ProgramOp:
-    """The task program of a module.
-
-    Raises:
-        OptionError: there is none, as in a dump of a later stage.
-    """
-    for op in module.ops:
-        if isinstance(op, task.ProgramOp):
-            return op
-    msg = f"{path} holds no task.program: a dump of a later stage cannot be compiled from here"
-    raise OptionError(msg)
-
-
 def build(source: Source, target: str, machine: str | None, options: Options) -> Executable:
     """Compile, with progress on a terminal."""
     with progress(f"compiling {source.path.name}"):
-        return compiler.compile(source.program, target=target, machine=machine, options=options)
+        program = source.to_compile()
+        return compiler.compile(program, target=target, machine=machine, options=options)
+
+
+def verify(source: Source, target: str, machine: str | None, options: Options) -> ProofReport:
+    """Prove a program, or a dump of a lowered stage as it is.
+
+    Raises:
+        ProofError: a proof fails; the message is the counterexample.
+    """
+    if not source.lowered:
+        with build(source, target, machine, options) as executable:
+            return executable.report
+    with progress(f"proving {source.path.name}"):
+        module = source.module
+        return prove(expand(module), kernels(module), find_task_program(module))
 
 
 def run(source: Source, executable: Executable, request: RunRequest) -> RunResult:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects import builtin
@@ -18,11 +18,26 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ditron.builder.task import Program
 from ditron.errors import DitronError, OptionError, ProgramError
+from ditron.ir import device, task
 from ditron.ir.frontend import parse_module
+from ditron.plan.placement import Mesh
 from ditron.tools.arguments import parse_settings
 from ditron.universe import DIALECTS
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Dump:
+    """A program that was read back from IR text; to `compile` it is like a `dt.Program`."""
+
+    module: ModuleOp
+    mesh: Mesh
+
+    @property
+    def ir(self) -> ModuleOp:
+        """A fresh copy, as `dt.Program` gives it."""
+        return self.module.clone()
 
 
 @dataclass(frozen=True)
@@ -36,6 +51,38 @@ class Source:
     def module(self) -> ModuleOp:
         """Its IR."""
         return self.program.ir if isinstance(self.program, Program) else self.program
+
+    @property
+    def lowered(self) -> bool:
+        """Whether it is a dump of a stage that has a device program already."""
+        return any(isinstance(op, device.ProgramOp) for op in self.module.ops)
+
+    def to_compile(self) -> Program:
+        """What `dt.compile` takes.
+
+        Raises:
+            OptionError: a dump without a task program, or with a device program beside it.
+        """
+        if isinstance(self.program, Program):
+            return self.program
+        if self.lowered:
+            msg = f"{self.path} is a dump of a lowered stage: `ditron verify` proves it as it is"
+            raise OptionError(msg)
+        mesh = task_program(self.program, self.path).mesh
+        return cast("Program", Dump(self.program, mesh))
+
+
+def task_program(module: ModuleOp, path: Path) -> task.ProgramOp:
+    """The task program of a module.
+
+    Raises:
+        OptionError: there is none.
+    """
+    for op in module.ops:
+        if isinstance(op, task.ProgramOp):
+            return op
+    msg = f"{path} holds no task.program"
+    raise OptionError(msg)
 
 
 def load(path: Path, settings: Sequence[str] = ()) -> Source:

@@ -78,6 +78,21 @@ def test_verify(run: Run):
         assert proof in out.lower()
 
 
+def test_a_lowered_dump_is_proved_as_it_is(run: Run, tmp_path: Path):
+    run("compile", AG_GEMM, "--dump", tmp_path, *SMALL)
+    (stage,) = tmp_path.glob("*-elide-waits.mlir")
+    code, out, err = run("verify", stage)
+    assert (code, err) == (0, "")
+    assert "race-free" in out
+    broken = tmp_path / "broken.mlir"
+    text = stage.read_text()
+    broken.write_text("\n".join(line for line in text.splitlines() if "device.wait" not in line))
+    code, out, err = run("verify", broken)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"{broken}:")
+    assert run("run", stage)[0] == 2
+
+
 def test_inputs_from_a_file(run: Run, tmp_path: Path):
     tensors = {"x": torch.ones(24, 16), "w": torch.ones(16, 32)}
     (tmp_path / "x.safetensors").write_bytes(save(tensors))
@@ -129,6 +144,7 @@ def test_interrupt_leaves_nothing(tmp_path: Path):
     )
     deadline = time.monotonic() + 60
     while not (started := children_of(tool.pid)) and time.monotonic() < deadline:
+        assert tool.poll() is None, tool.communicate()
         time.sleep(0.05)
     assert started, "no rank process was started"
     time.sleep(1.0)
