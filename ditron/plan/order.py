@@ -104,6 +104,7 @@ def _forms(want: Values, features: Sequence[Term]) -> Iterator[Term]:
     for expr, values in features:
         shift = first - int(values[0])
         yield expr + shift, values + shift
+        yield as_expr(first + int(values[0])) - expr, first + int(values[0]) - values
     yield from _modular(want, features)
     terms = [*features, *_quotients(features)]
     for number in range(1, min(MAX_TERMS, len(terms)) + 1):
@@ -143,20 +144,19 @@ def _modular(want: Values, features: Sequence[Term]) -> Iterator[Term]:
     for expr, values in features:
         for sign in (1, -1):
             shift = int(want[0] - sign * values[0]) % n
-            left = expr if sign > 0 else as_expr(0) - expr
-            yield (left + shift) % n, (sign * values + shift) % n
+            left = expr + shift if sign > 0 else as_expr(shift) - expr
+            yield left % n, (sign * values + shift) % n
     for (a, x), (b, y) in combinations(features, 2):
         for sign_a, sign_b in product((1, -1), repeat=2):
             left = sign_a * x + sign_b * y
             shift = int(want[0] - left[0]) % n
-            yield (_signed(a, b, sign_a, sign_b) + shift) % n, (left + shift) % n
+            yield _signed(a, b, sign_a, sign_b, shift) % n, (left + shift) % n
 
 
-def _signed(a: Expr, b: Expr, sign_a: int, sign_b: int) -> Expr:
+def _signed(a: Expr, b: Expr, sign_a: int, sign_b: int, shift: int) -> Expr:
     if sign_a == sign_b:
-        total = a + b
-        return total if sign_a > 0 else as_expr(0) - total
-    return a - b if sign_a > 0 else b - a
+        return a + b + shift if sign_a > 0 else as_expr(shift) - (a + b)
+    return (a - b if sign_a > 0 else b - a) + shift
 
 
 def _conjunction(mask: Mask, features: Sequence[Feature]) -> Expr | None:
