@@ -1,0 +1,74 @@
+"""Tiles cover a dimension once, and shards as torch.chunk cuts them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ditron.plan.expr import Arg, evaluate
+from ditron.plan.tiling import extent_of_shard, rest_of, tile_dim
+
+
+def covered(capacity: int, block: int, shards: int) -> list[int]:
+    """How often the tiles of a dimension touch each of its elements."""
+    tiling = tile_dim(capacity, block, shards)
+    coords = [Arg(i) for i in range(len(tiling.bounds))]
+    grid = np.indices(tiling.bounds)
+    offsets = np.broadcast_to(evaluate(tiling.offset(coords), list(grid)), tiling.bounds)
+    sizes = np.broadcast_to(evaluate(tiling.size(coords), list(grid)), tiling.bounds)
+    assert (sizes <= tiling.block).all()
+    touched = [0] * capacity
+    for at, size in zip(offsets.flat, sizes.flat, strict=True):
+        # Boxes are clipped to the extent.
+        for i in range(min(int(at), capacity), min(int(at + size), capacity)):
+            touched[i] += 1
+    return touched
+
+
+@given(st.integers(0, 40), st.integers(1, 50), st.integers(0, 5))
+def test_tiles_cover_every_element_once(capacity: int, block: int, shards: int):
+    assert covered(capacity, block, shards) == [1] * capacity
+
+
+@given(st.integers(0, 40), st.integers(1, 9), st.integers(1, 5))
+def test_a_cut_tile_lies_in_one_shard(capacity: int, block: int, shards: int):
+    tiling = tile_dim(capacity, block, shards)
+    assert tiling.bounds[0] == shards
+    for shard, tile in np.ndindex(*tiling.bounds):
+        at = int(evaluate(tiling.offset([Arg(0), Arg(1)]), [np.array(shard), np.array(tile)]))
+        size = int(evaluate(tiling.size([Arg(0), Arg(1)]), [np.array(shard), np.array(tile)]))
+        assert shard * tiling.shard <= at
+        assert at + size <= (shard + 1) * tiling.shard
+
+
+@pytest.mark.parametrize(
+    ("capacity", "block", "shards", "bounds", "size"),
+    [
+        (8, 3, 0, (3,), 3),
+        (8, 100, 0, (1,), 8),
+        (0, 4, 0, (1,), 1),  # one tile, if an empty one
+        (8, 2, 4, (4, 1), 2),
+        (10, 2, 4, (4, 2), 2),  # shards of 3: tiles of 2 and 1
+        (0, 2, 4, (4, 1), 1),
+    ],
+)
+def test_bounds(capacity: int, block: int, shards: int, bounds: tuple[int, ...], size: int):
+    tiling = tile_dim(capacity, block, shards)
+    assert (tiling.bounds, tiling.block) == (bounds, size)
+
+
+@given(st.integers(0, 30), st.integers(1, 7))
+def test_shards_are_those_of_torch_chunk(size: int, ranks: int):
+    extents = evaluate(extent_of_shard(size, ranks, Arg(0)), [np.arange(ranks)])
+    chunks = [len(c) for c in torch.chunk(torch.zeros(size), ranks)] if size else []
+    chunks += [0] * (ranks - len(chunks))
+    assert np.broadcast_to(extents, ranks).tolist() == chunks
+
+
+@given(st.integers(0, 20), st.integers(0, 30), st.integers(1, 9))
+def test_rest_is_what_is_left_of_a_block(extent: int, start: int, block: int):
+    rest = evaluate(rest_of(Arg(0), Arg(1), block), [np.array(extent), np.array(start)])
+    assert int(rest) == len(range(extent)[start : start + block])
