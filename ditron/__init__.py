@@ -18,15 +18,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ditron import errors
+from ditron.builder.core import Kernel, kernel
 from ditron.builder.task import (
     Program,
     Value,
     add,
     all_gather,
     all_reduce,
+    call,
     cast,
     exp,
     gelu,
+    like,
     matmul,
     mul,
     reduce_scatter,
@@ -48,6 +51,7 @@ __all__ = [
     "DType",
     "DitronError",
     "Executable",
+    "Kernel",
     "Mesh",
     "OpOptions",
     "Options",
@@ -61,6 +65,7 @@ __all__ = [
     "all_reduce",
     "bf16",
     "bool",
+    "call",
     "cast",
     "compile",
     "errors",
@@ -70,6 +75,8 @@ __all__ = [
     "gelu",
     "i32",
     "i64",
+    "kernel",
+    "like",
     "matmul",
     "mul",
     "reduce_scatter",

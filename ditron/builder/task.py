@@ -11,17 +11,20 @@ import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from ditron.builder.arguments import as_axis, as_dim, as_name, as_placements, as_shape
+from ditron.builder.core import Kernel
 from ditron.errors import MeshError, PlacementError, ProgramError
-from ditron.ir import task
+from ditron.ir import core, task
 from ditron.ir.attrs import TensorType
 from ditron.ir.locations import caller_loc
+from ditron.plan import calls
 from ditron.plan import spec as rules
 from ditron.plan.callsite import user_line
 from ditron.plan.dtypes import DTYPES, DType, as_dtype
@@ -60,6 +63,7 @@ class Program:
         self._state = _State.NEW
         self._taken: dict[str, str] = {}
         self._outputs: dict[SSAValue, str] = {}
+        self._kernels: dict[str, core.FuncOp] = {}
         self._op = task.ProgramOp(name, mesh)
         self._op.location = caller_loc()
         self._where = user_line()
@@ -131,10 +135,27 @@ class Program:
 
     @property
     def ir(self) -> ModuleOp:
-        """The program as a verified module of the task dialect, a fresh copy each time."""
+        """The program as a verified module of the task dialect, a fresh copy each time.
+
+        The kernels that it calls stand before it.
+        """
         if self._state is not _State.CLOSED:
             self._refuse("its IR is complete when its `with` block has ended", user_line())
-        return ModuleOp([self._op.clone()])
+        return ModuleOp([*(func.clone() for func in self._kernels.values()), self._op.clone()])
+
+    def add_kernel(self, func: core.FuncOp) -> str:
+        """Put a traced kernel beside the program; equal ones become one. Returns its name."""
+        for name, known in self._kernels.items():
+            alike = func.body.is_structurally_equivalent(known.body)
+            if alike and name.startswith(func.kernel_name):
+                return name
+        wanted = func.kernel_name
+        numbered = (f"{wanted}_{i}" for i in count(1))
+        taken = {self.name, *self._kernels}
+        name = wanted if wanted not in taken else next(n for n in numbered if n not in taken)
+        func.sym_name = StringAttr(name)
+        self._kernels[name] = func
+        return name
 
     def reference(
         self, inputs: Mapping[str, torch.Tensor], *, compute: torch.dtype | None = None
@@ -346,6 +367,54 @@ def all_reduce(x: Value, axis: str | None = None, *, name: str | None = None) ->
         index = program.mesh.index(over)
         rules.collective("all_reduce", x.spec, axis=index, name=_names(x)[0])
         return _emit(program, task.AllReduceOp(x.ssa, over, op_name=name), name)
+
+
+def call(
+    kernel: Kernel,
+    *args: Value,
+    out: Value | TensorSpec,
+    name: str | None = None,
+    **options: Any,  # noqa: ANN401 - whatever the kernel takes
+) -> Value:
+    """Run a tile kernel (`@dt.kernel`) on each tile of a result that is typed like `out`.
+
+    Placements: an operand that is cut along with the result lies as it does or is a replica; one
+    that is read whole is a replica. `options` are the kernel's own, by keyword.
+    """
+    with _at_user_line():
+        if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
+            message = f"call takes a kernel, made by @dt.kernel, got {kernel!r}"
+            raise ProgramError(message)
+        typed = [out] if isinstance(out, Value) else []
+        program = _program_of(f"call of {kernel.name}", *args, *typed)
+        spec = out.spec if isinstance(out, Value) else out
+        traced = kernel.trace([a.spec for a in args], spec, options)
+        used = [args[i] for i in traced.sources]
+        names = [args[i].name or kernel.tensors[i] for i in traced.sources]
+        calls.call(kernel.name, [a.spec for a in used], spec, traced.cuts, names)
+        func = program.add_kernel(traced.func)
+        op = task.CallOp(func, [a.ssa for a in used], traced.cuts, spec, op_name=name)
+        return _emit(program, op, name)
+
+
+def like(
+    x: Value,
+    *,
+    shape: Sequence[int] | None = None,
+    dtype: DType | torch.dtype | None = None,
+    placements: Placement | Sequence[Placement] | None = None,
+) -> TensorSpec:
+    """What `call` may be given as `out`: a tensor like `x`, with some things other than its."""
+    with _at_user_line():
+        program = _program_of("like", x)
+        dims = x.shape if shape is None else as_shape(shape, "like")
+        layout = x.placements
+        if placements is not None:
+            layout = as_placements(placements, program.mesh, len(dims), "like")
+        element = x.dtype if dtype is None else as_dtype(dtype)
+        spec = TensorSpec(dims, element.name, layout)
+        check_spec(spec, len(program.mesh.axes), "like")
+        return spec
 
 
 def _unary(op: type[task.UnaryOp], x: Value, name: str | None) -> Value:

@@ -14,6 +14,10 @@ from xdsl.ir import Dialect, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
 
 from ditron.ir.attrs import ChoiceAttr, MeshAttr, PlacementsAttr, TensorType
+from ditron.ir.task_call import (
+    CallOp as CallOp,
+)
+from ditron.ir.task_call import CutsAttr
 from ditron.ir.task_program import (
     TAIL,
     build,
@@ -296,6 +300,6 @@ COLLECTIVES: list[type[CollectiveOp]] = [AllGatherOp, ReduceScatterOp, AllReduce
 
 Task = Dialect(
     "task",
-    [ProgramOp, InputOp, WeightOp, OutputOp, MatmulOp, *POINTWISE, CastOp, *COLLECTIVES],
-    [MeshAttr, PlacementsAttr, TensorType, ChoiceAttr],
+    [ProgramOp, InputOp, WeightOp, OutputOp, MatmulOp, *POINTWISE, CastOp, CallOp, *COLLECTIVES],
+    [MeshAttr, PlacementsAttr, TensorType, ChoiceAttr, CutsAttr],
 )

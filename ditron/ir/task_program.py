@@ -222,7 +222,7 @@ def spec_of(value: SSAValue) -> TensorSpec:
 
 def build(
     op: ComputeOp,
-    operands: Sequence[SSAValue],
+    operands: Sequence[SSAValue | Sequence[SSAValue]],
     spec: TensorSpec,
     op_name: str | None,
     choice: ChoiceAttr | None,

@@ -15,6 +15,7 @@ from ditron.errors import InputError
 from ditron.ir import task
 from ditron.plan.dtypes import DTYPES, Kind
 from ditron.plan.spec import TensorSpec
+from ditron.runtime.kernel_reference import run_kernel
 
 Tensors = dict[str, torch.Tensor]
 
@@ -99,6 +100,9 @@ def _run(
                 values[op.result] = inputs[op.tensor_name.data]
             case task.OutputOp():
                 outputs[op.tensor_name.data] = values[op.operand].clone()
+            case task.CallOp():
+                result = call(op, [values[o] for o in op.args], compute)
+                values[op.result] = _round(result, task.spec_of(op.result), compute)
             case task.ComputeOp():
                 operands = [_widen(values[o], compute) for o in op.operands]
                 result = _compute(op, operands)
@@ -122,6 +126,15 @@ def _compute(op: task.ComputeOp, operands: list[torch.Tensor]) -> torch.Tensor:
         a, b = operands
         return matmul(a, b, transpose_b=op.transpose_b is not None)
     return _FUNCTIONS[op.name](*operands)
+
+
+def call(
+    op: task.CallOp, operands: list[torch.Tensor], compute: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """The kernel on whole tensors at once, rounding where it does."""
+    function = op.function()
+    stored = run_kernel(function, operands, _TILE_FUNCTIONS, exact=compute == torch.float64)
+    return stored[len(operands)]
 
 
 def matmul(a: torch.Tensor, b: torch.Tensor, *, transpose_b: bool = False) -> torch.Tensor:
@@ -206,4 +219,11 @@ _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "task.all_gather": all_gather,
     "task.reduce_scatter": reduce_scatter,
     "task.all_reduce": all_reduce,
+}
+
+_TILE_FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "matmul": matmul,
+    "constant": constant,
+    "expand_dims": expand_dims,
+    **{name.partition(".")[2]: function for name, function in _FUNCTIONS.items()},
 }
