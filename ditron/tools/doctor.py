@@ -127,7 +127,7 @@ def _rocm() -> Iterator[Finding]:
 def print_doctor(findings: list[Finding]) -> None:
     """What this machine is, then each target with what it has and lacks."""
     out = console()
-    out.print(columns(machine().items()))
+    out.print(columns(machine().items()), markup=False)
     for target in targets(findings):
         ready = "ready" if can_run(findings, target) else "cannot run here"
         out.print(f"\n[bold]{target}[/bold]: {ready}")
@@ -136,7 +136,8 @@ def print_doctor(findings: list[Finding]) -> None:
             columns(
                 ("ok" if f.found else "--", f.need, f.detail, "" if f.found else f.remedy)
                 for f in rows
-            )
+            ),
+            markup=False,
         )
 
 

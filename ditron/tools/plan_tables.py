@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from rich.console import RenderableType
 
 from ditron.plan.storage import to_data
 from ditron.plan.tables import After, Mode, NotifyOp, Plan
-from ditron.tools.show import columns
+from ditron.tools.show import columns, short
 
 MAX_TASKS = 200
 """More tasks than this are cut in the printed form; `--json` has all."""
@@ -20,7 +19,7 @@ def plan_data(plan: Plan) -> dict[str, object]:
     return to_data(plan)
 
 
-def plan_report(plan: Plan) -> Iterator[RenderableType]:
+def plan_report(plan: Plan) -> Iterator[str]:
     """The plan as tables: ops, buffers, signals, then tasks with what they wait for and tell."""
     sizes = f"{plan.ranks} ranks, {len(plan.tasks)} tasks, {len(plan.lanes)} lanes"
     signals = f"{len(plan.slots)} slots, {len(plan.waits)} waits, {len(plan.notifies)} notifies"
@@ -43,7 +42,7 @@ def plan_report(plan: Plan) -> Iterator[RenderableType]:
 def _op_rows(plan: Plan) -> Iterator[tuple[object, ...]]:
     counts = np.bincount(plan.tasks.op, minlength=len(plan.ops))
     for op, count in zip(plan.ops, counts, strict=True):
-        yield f"@{op.name}", op.kind, op.engine, op.kernel or "-", count, op.location
+        yield f"@{op.name}", op.kind, op.engine, op.kernel or "-", count, short(op.location)
 
 
 def _buffer_rows(plan: Plan) -> Iterator[tuple[object, ...]]:

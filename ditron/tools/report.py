@@ -9,7 +9,7 @@ from dataclasses import asdict, is_dataclass
 from ditron.plan.tables import Plan
 from ditron.tools.execute import RunRequest, RunResult
 from ditron.tools.plan_tables import plan_data, plan_report
-from ditron.tools.show import columns, console, launch_times
+from ditron.tools.show import columns, console, launch_times, short
 
 
 def print_run(result: RunResult, request: RunRequest) -> None:
@@ -18,7 +18,8 @@ def print_run(result: RunResult, request: RunRequest) -> None:
     out.print(f"[bold]{result.program}[/bold] on {result.ranks} ranks")
     if result.decisions:
         out.print("\n[bold]decisions[/bold]")
-        out.print(columns((d.name, d.choice, d.where) for d in result.decisions))
+        rows = ((d.name, d.choice, short(d.where)) for d in result.decisions)
+        out.print(columns(rows), markup=False)
     out.print("\n[bold]proofs[/bold]")
     out.print(result.proofs, markup=False)
     if result.seconds:

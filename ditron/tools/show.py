@@ -7,11 +7,11 @@ import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
 from statistics import median
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 from xdsl.dialects.builtin import ModuleOp
 
 from ditron.ir import task
@@ -92,15 +92,25 @@ def _describe(choice: ChoiceAttr) -> str:
     return ", ".join(filter(None, words))
 
 
-def columns(rows: Iterable[Iterable[object]], headers: Iterable[str] = ()) -> Table:
-    """A borderless table."""
-    names = list(headers)
-    table = Table(box=None, show_header=bool(names), pad_edge=False, padding=(0, 2, 0, 0))
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))  # no markup: `[nvidia]` is text
-    return table
+def columns(rows: Iterable[Iterable[object]], headers: Iterable[str] = ()) -> str:
+    """Rows as aligned text; a cell may have several lines."""
+    cells = [[str(cell).splitlines() or [""] for cell in row] for row in rows]
+    if names := list(headers):
+        cells.insert(0, [[name] for name in names])
+    widths = [
+        max(len(line) for cell in column for line in cell) for column in zip(*cells, strict=True)
+    ]
+    lines: list[str] = []
+    for row in cells:
+        for parts in zip_longest(*row, fillvalue=""):
+            padded = (part.ljust(width) for part, width in zip(parts, widths, strict=True))
+            lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def short(where: str) -> str:
+    """A `file:line` with its path as seen from the working directory, if it is below that."""
+    return where.removeprefix(f"{Path.cwd()}/")
 
 
 def launch_times(seconds: list[float]) -> str:
