@@ -60,12 +60,13 @@ def _random_task(rng: random.Random, b: PlanBuilder, i: int, *, sets: bool) -> N
         op = NotifyOp.SET if slot == 0 and sets else NotifyOp.ADD
         notifies.append(Notify(slot, amount, op, rng.choice(after)))
     lane = rng.randrange(len(b.lanes))
-    b.task(f"t{i}", lane, *touches, notify=notifies, deferred=deferred and bool(touches), kind=kind)
+    name = f"t{rng.choice([i, 0, 0])}"  # tasks of one op may be grouped
+    b.task(name, lane, *touches, notify=notifies, deferred=deferred and bool(touches), kind=kind)
 
 
 def _random_touch(rng: random.Random, b: PlanBuilder) -> Touch:
     lo = rng.randrange(3)
-    box = (lo, rng.randint(lo + 1, 4))
+    box = rng.choice([(lo, rng.randint(lo + 1, 4)), (0, 2)])
     mode = rng.choice([b.read, b.read, b.write, b.write, b.add])
     return mode(rng.randrange(len(b.buffers)), rng.randrange(b.ranks), box)
 
