@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 import ditron as dt
 from ditron.analysis.expand import expand
+from ditron.analysis.symbols import find_task_program, kernels
+from ditron.backends.cpu import CPU
+from ditron.ir import task
 from ditron.pipelines import default_pipeline
 from ditron.plan.tables import Plan
+from ditron.runtime.interleave import run_interleaved
+from ditron.runtime.kernels import compile_kernels
 from ditron.tools.loading import parse_dump
 
 
@@ -89,3 +95,31 @@ def parse(text: str) -> ModuleOp:
 def find(module: Operation, name: str) -> list[Operation]:
     """The ops of a name, in program order."""
     return [op for op in module.walk() if op.name == name]
+
+
+def run(
+    program: dt.Program, options: dt.Options, inputs: dict[str, torch.Tensor], seed: int = 0
+) -> dict[tuple[str, int], torch.Tensor]:
+    """One launch in one process, in an order that the seed picks: (output, rank) -> its part."""
+    module = lower(program, options)
+    plan, source = expand(module), CPU.emit(kernels(module).values())
+    task_program = find_task_program(module)
+    assert task_program is not None
+    specs = {op.tensor_name.data: task.spec_of(op.result) for op in task_program.inputs}
+    feed = {
+        (name, rank): part(specs[name].placements[0], tensor, rank, plan.ranks)
+        for name, tensor in inputs.items()
+        for rank in range(plan.ranks)
+    }
+    done = run_interleaved(plan, compile_kernels(source), feed, seed=seed)
+    return {(name, rank): local for (_, name, rank), local in done.outputs.items()}
+
+
+def part(placement: object, tensor: torch.Tensor, rank: int, ranks: int) -> torch.Tensor:
+    """What a rank holds of a global tensor, as torch.chunk cuts it."""
+    if not isinstance(placement, dt.Shard):
+        return tensor
+    size = tensor.shape[placement.dim]
+    shard = -(-size // ranks)
+    start = min(rank * shard, size)
+    return tensor.narrow(placement.dim, start, min(shard, size - start))
