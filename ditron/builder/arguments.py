@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, cast
 
 from ditron.errors import MeshError, PlacementError, ProgramError, ShapeError
+from ditron.plan.callsite import user_line
 from ditron.plan.placement import Mesh, Partial, Placement, Placements, Replicate, Shard
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
@@ -120,3 +122,29 @@ def _own(given: object) -> object:
             return Partial(theirs.reduce_op)
         case _:
             return given
+
+
+def as_mesh(mesh: object) -> Mesh:
+    """A mesh that programs can be on.
+
+    Raises:
+        MeshError: anything else.
+    """
+    if not isinstance(mesh, Mesh):
+        message = f"a program needs a Mesh, as in Mesh(tp=4), got {mesh!r}"
+        raise MeshError(message)
+    if len(mesh.axes) > 1:
+        message = f"programs on {mesh} are not supported yet: use one axis"
+        raise MeshError(message)
+    return mesh
+
+
+@contextmanager
+def at_user_line() -> Generator[None]:
+    """Errors of the rules, raised again as errors at the user's line."""
+    try:
+        yield
+    except ProgramError as error:
+        if error.where is None:
+            error.where = user_line()
+        raise

@@ -8,8 +8,7 @@ Every mistake is raised at the user's own line, by the rules of `ditron.plan.spe
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import count
 from types import TracebackType
@@ -18,9 +17,17 @@ from typing import TYPE_CHECKING, Any, Self
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 
-from ditron.builder.arguments import as_axis, as_dim, as_name, as_placements, as_shape
+from ditron.builder.arguments import (
+    as_axis,
+    as_dim,
+    as_mesh,
+    as_name,
+    as_placements,
+    as_shape,
+    at_user_line,
+)
 from ditron.builder.core import Kernel
-from ditron.errors import MeshError, PlacementError, ProgramError
+from ditron.errors import PlacementError, ProgramError
 from ditron.ir import core, task
 from ditron.ir.attrs import TensorType
 from ditron.ir.locations import caller_loc
@@ -57,9 +64,9 @@ class Program:
     """
 
     def __init__(self, name: str, mesh: Mesh) -> None:
-        with _at_user_line():
+        with at_user_line():
             self.name = as_name(name, "a program")
-            self.mesh = _as_mesh(mesh)
+            self.mesh = as_mesh(mesh)
         self._state = _State.NEW
         self._taken: dict[str, str] = {}
         self._outputs: dict[SSAValue, str] = {}
@@ -97,7 +104,7 @@ class Program:
         placements: Placement | Sequence[Placement],
     ) -> Value:
         """A tensor that every run is given: global shape, one placement per mesh axis."""
-        with _at_user_line():
+        with at_user_line():
             spec = self._source(name, "input", shape, dtype, placements)
             op = task.InputOp(name, TensorType.of(spec))
             self.append(op, name)
@@ -111,7 +118,7 @@ class Program:
         placements: Placement | Sequence[Placement],
     ) -> Value:
         """A tensor that is bound once and kept between runs."""
-        with _at_user_line():
+        with at_user_line():
             spec = self._source(name, "weight", shape, dtype, placements)
             op = task.WeightOp(name, TensorType.of(spec))
             self.append(op, name)
@@ -119,7 +126,7 @@ class Program:
 
     def output(self, name: str, value: Value) -> None:
         """A tensor that every run returns; partial sums come back summed."""
-        with _at_user_line():
+        with at_user_line():
             if _program_of("output", value) is not self:
                 message = (
                     f'output "{name}" of program "{self.name}" is a value of program'
@@ -295,7 +302,7 @@ def matmul(a: Value, b: Value, *, transpose_b: bool = False, name: str | None = 
     Placements: (R, R) -> R; (S(0), R) -> S(0); (R, S(1)) -> S(1); (S(1), S(0)) -> P; one P beside
     R -> P. Dims are those of `[M, K] @ [K, N]`.
     """
-    with _at_user_line():
+    with at_user_line():
         program = _program_of("matmul", a, b)
         rules.matmul(a.spec, b.spec, transpose_b=transpose_b, names=_names(a, b))
         return _emit(
@@ -340,7 +347,7 @@ def exp(x: Value, *, name: str | None = None) -> Value:
 
 def cast(x: Value, dtype: DType | torch.dtype, *, name: str | None = None) -> Value:
     """The same elements in another dtype; nothing is ever cast silently."""
-    with _at_user_line():
+    with at_user_line():
         program = _program_of("cast", x)
         to = as_dtype(dtype).name
         rules.cast(x.spec, to, name=_names(x)[0])
@@ -361,7 +368,7 @@ def reduce_scatter(
 
 def all_reduce(x: Value, axis: str | None = None, *, name: str | None = None) -> Value:
     """P -> R: partial sums are added on every rank of the mesh axis."""
-    with _at_user_line():
+    with at_user_line():
         program = _program_of("all_reduce", x)
         over = as_axis(axis, program.mesh, "all_reduce")
         index = program.mesh.index(over)
@@ -381,7 +388,7 @@ def call(
     Placements: an operand that is cut along with the result lies as it does or is a replica; one
     that is read whole is a replica. `options` are the kernel's own, by keyword.
     """
-    with _at_user_line():
+    with at_user_line():
         if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
             message = f"call takes a kernel, made by @dt.kernel, got {kernel!r}"
             raise ProgramError(message)
@@ -405,7 +412,7 @@ def like(
     placements: Placement | Sequence[Placement] | None = None,
 ) -> TensorSpec:
     """What `call` may be given as `out`: a tensor like `x`, with some things other than its."""
-    with _at_user_line():
+    with at_user_line():
         program = _program_of("like", x)
         dims = x.shape if shape is None else as_shape(shape, "like")
         layout = x.placements
@@ -418,14 +425,14 @@ def like(
 
 
 def _unary(op: type[task.UnaryOp], x: Value, name: str | None) -> Value:
-    with _at_user_line():
+    with at_user_line():
         program = _program_of(op.function(), x)
         rules.pointwise(op.function(), [x.spec], names=_names(x))
         return _emit(program, op(x.ssa, op_name=name), name)
 
 
 def _binary(op: type[task.BinaryOp], a: Value, b: Value, name: str | None) -> Value:
-    with _at_user_line():
+    with at_user_line():
         program = _program_of(op.function(), a, b)
         rules.pointwise(op.function(), [a.spec, b.spec], names=_names(a, b))
         return _emit(program, op(a.ssa, b.ssa, op_name=name), name)
@@ -434,7 +441,7 @@ def _binary(op: type[task.BinaryOp], a: Value, b: Value, name: str | None) -> Va
 def _collective(
     op: type[task.DimCollectiveOp], x: Value, axis: str | None, dim: int, name: str | None
 ) -> Value:
-    with _at_user_line():
+    with at_user_line():
         kind = op.name.partition(".")[2]
         program = _program_of(kind, x)
         over = as_axis(axis, program.mesh, kind)
@@ -477,24 +484,3 @@ def _names(*values: Value) -> list[str]:
     """How messages call the operands: by the user's names, else by position."""
     positions = ("x",) if len(values) == 1 else ("a", "b")
     return [v.name or at for v, at in zip(values, positions, strict=True)]
-
-
-def _as_mesh(mesh: object) -> Mesh:
-    if not isinstance(mesh, Mesh):
-        message = f"a program needs a Mesh, as in Mesh(tp=4), got {mesh!r}"
-        raise MeshError(message)
-    if len(mesh.axes) > 1:
-        message = f"programs on {mesh} are not supported yet: use one axis"
-        raise MeshError(message)
-    return mesh
-
-
-@contextmanager
-def _at_user_line() -> Generator[None]:
-    """Errors of the rules, raised again as errors at the user's line."""
-    try:
-        yield
-    except ProgramError as error:
-        if error.where is None:
-            error.where = user_line()
-        raise
