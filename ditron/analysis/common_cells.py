@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from ditron.analysis.arrays import longs, offsets
 from ditron.analysis.cells import Cuts, Relations
 from ditron.analysis.explain import box_name, task_location
-from ditron.analysis.kernel_tags import shared_dims
+from ditron.analysis.kernel_dims import shared_dims
 from ditron.analysis.program_tags import ProgramAxes, Shards, shards
 from ditron.analysis.tag_memory import BufferAxes
 from ditron.errors import DeliveryError, PlanError

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ditron.analysis.arrays import longs
+from ditron.analysis.kernel_dims import SharedDim, shared_dims
 from ditron.analysis.symbols import device_program, kernels
 from ditron.errors import PlanError
 from ditron.ir import core, device
@@ -54,13 +55,16 @@ BODY_KINDS: dict[type[Operation], OpKind] = {
 }
 
 
-def expand(module: ModuleOp) -> Plan:
+def expand(module: ModuleOp, *, nominal: bool = False) -> Plan:
     """The plan of the device program in a module.
+
+    A nominal plan takes every rank's extents for full (the capacity). What must follow what there
+    holds for all sizes, so that signals do not depend on sizes: it is what passes plan with.
 
     Raises:
         PlanError: a slot, peer or table index out of range, or a box larger than its view.
     """
-    return _Expansion(device_program(module), kernels(module)).plan()
+    return _Expansion(device_program(module), kernels(module), nominal=nominal).plan()
 
 
 @dataclass
@@ -146,8 +150,10 @@ class _Rows:
 
 
 class _Expansion:
-    def __init__(self, program: device.ProgramOp, funcs: Mapping[str, core.FuncOp]) -> None:
-        self.program = program
+    def __init__(
+        self, program: device.ProgramOp, funcs: Mapping[str, core.FuncOp], *, nominal: bool
+    ) -> None:
+        self.program, self.nominal = program, nominal
         self.funcs = funcs
         self.ranks = program.n
         self.outer = evaluate_program(program)
@@ -186,6 +192,8 @@ class _Expansion:
         extent = np.stack(sizes, axis=1).astype(np.int64)
         if (extent < 0).any() or (extent > np.array(type_.dims)).any():
             raise PlanError(f"a size of {op.buffer_name.data} is over {type_}", op_location(op))
+        if self.nominal:
+            extent = np.tile(np.array(type_.dims, np.int64), (self.ranks, 1))
         self.buffers[op.result] = len(self.records)
         self.extents.append(extent)
         self.records.append(
@@ -266,8 +274,7 @@ class _Expansion:
         views = grid.op.views
         boxes = [self._box(view, grid, rank) for view in views]
         sizes = [hi - lo for _, lo, hi in boxes]
-        if isinstance(body, device.Transfer):
-            sizes = [np.minimum(*sizes)] * 2
+        _clip_together(sizes, self._shared_dims(body))
         sizes = [np.where(exists[:, None], size, 0) for size in sizes]
         buffers = [self.buffers[v.buffer] for v in views]
         self._work(grid, sizes, buffers)
@@ -276,13 +283,25 @@ class _Expansion:
         ):
             yield _columns(task, mode, buffer, owner, lo, lo + size)
 
+    def _shared_dims(self, body: Operation) -> list[SharedDim]:
+        """Dimensions of a task's views that have one size."""
+        if isinstance(body, device.Transfer):
+            assert isinstance(body.source.type, core.ViewType)
+            return [SharedDim(0, d, 1, d) for d in range(len(body.source.type.dims))]
+        assert isinstance(body, device.CallOp)
+        return shared_dims(self._kernel(body))
+
+    def _kernel(self, call: device.CallOp) -> core.FuncOp:
+        func = self.funcs.get(call.kernel_name)
+        if func is None:
+            raise PlanError(f"no core.func @{call.kernel_name} to call", op_location(call))
+        return func
+
     def _modes(self, body: Operation) -> list[Mode]:
         if isinstance(body, device.Transfer):
             return [Mode.READ, Mode.WRITE]
         assert isinstance(body, device.CallOp)
-        func = self.funcs.get(body.kernel_name)
-        if func is None:
-            raise PlanError(f"no core.func @{body.kernel_name} to call", op_location(body))
+        func = self._kernel(body)
         none, args = Mode(0), range(len(body.views))
         return [
             (Mode.READ if func.reads(i) else none) | (Mode.WRITE if func.writes(i) else none)
@@ -453,6 +472,15 @@ class _Expansion:
         """The columns, stably sorted by task."""
         order = np.argsort(rows.get("task"), kind="stable")
         return {name: _i32(rows.get(name)[order]) for name in names}
+
+
+def _clip_together(sizes: list[Values], shared: Sequence[SharedDim]) -> None:
+    """Cut dimensions that are one to the smallest of them."""
+    for dim in shared:
+        first, other = sizes[dim.a][:, dim.a_dim], sizes[dim.b][:, dim.b_dim]
+        np.minimum(first, other, out=first)
+    for dim in shared:
+        sizes[dim.b][:, dim.b_dim] = sizes[dim.a][:, dim.a_dim]
 
 
 def _columns(

@@ -7,7 +7,8 @@ the others may stop at the same boundaries, so that a tile touches one rank's sh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import networkx as nx
 from xdsl.ir import SSAValue
@@ -18,21 +19,36 @@ from ditron.plan.placement import shard_size
 Dim = tuple[SSAValue, int]
 
 
-def dims_to_cut(program: task.ProgramOp) -> set[Dim]:
-    """The dimensions whose tiles should stop at shard boundaries.
+@dataclass(frozen=True)
+class ShardedDims:
+    """Dimensions that are shards of a rank somewhere, and among them those to cut into shards.
 
-    Those of tensors read in place must; others should where a shard is at least half a tile.
+    Tensors read in place must be cut; others are where a shard is at least half a tile.
     """
+
+    sharded: set[Dim]
+    cut: set[Dim]
+
+
+def sharded_dims(program: task.ProgramOp) -> ShardedDims:
+    """The dimensions that a program's collectives move along, and all that are one with them."""
     graph: nx.Graph[Dim] = nx.Graph()
-    wanted: list[Dim] = []
+    moved, wanted = list[Dim](), list[Dim]()
     ranks = program.mesh.ranks
     for op in program.body.block.ops:
         if isinstance(op, task.ComputeOp):
             graph.add_edges_from(_same_dims(op))
-        if isinstance(op, task.CollectiveOp) and _should_cut(op, ranks):
-            wanted.append((op.result, op.dim_index or 0))
+        if isinstance(op, task.CollectiveOp):
+            moved.append((op.result, op.dim_index or 0))
+            if _should_cut(op, ranks):
+                wanted.append(moved[-1])
+    return ShardedDims(_classes(graph, moved), _classes(graph, wanted))
+
+
+def _classes(graph: nx.Graph[Dim], dims: Iterable[Dim]) -> set[Dim]:
+    """All dimensions that are one with some of these."""
     found: set[Dim] = set()
-    for dim in wanted:
+    for dim in dims:
         found |= nx.node_connected_component(graph, dim)
     return found
 
@@ -42,6 +58,7 @@ def _same_dims(op: task.ComputeOp) -> Iterator[tuple[Dim, Dim]]:
         columns = 0 if op.transpose_b is not None else 1
         yield (op.lhs, 0), (op.result, 0)
         yield (op.rhs, columns), (op.result, 1)
+        yield (op.lhs, 1), (op.rhs, 1 - columns)
         return
     shape = task.spec_of(op.result).shape
     for operand in op.operands:

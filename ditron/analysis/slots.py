@@ -12,7 +12,7 @@ A wait's value is always the slot's count: all its events.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import networkx as nx
 import numpy as np
@@ -24,29 +24,95 @@ from ditron.plan.tables import LaneOrder, Longs, Mode, Plan
 
 
 @dataclass(frozen=True)
-class SlotUse:
-    """Rows (task, slot) of notifies or of waits."""
+class SlotArray:
+    """Slots that IR declares together: those that one op or a few wait for.
 
-    task: Longs
-    slot: Longs
+    `op` is the op that waits first, `lag` how many launches later, `slots` the slots' rows.
+    """
+
+    op: int
+    lag: int
+    slots: Longs
 
 
 @dataclass(frozen=True)
 class SlotPlan:
-    """Slots and their uses.
+    """Slots: `rank` [S] where each lies, `lag` [S], `count` [S] its events a launch.
 
-    `array` [S] is the row of `arrays` that a slot belongs to, `rank` [S] where it lies, `count` [S]
-    its events a launch. An array is (op that waits first, lag). `numberings` are ways to number the
-    slots of an array on each rank [S]; which one to take depends on what reads best.
+    Rows (`event`, `event_slot`) are notifies, rows (`waiter`, `waiter_slot`) waits, by task.
     """
 
-    arrays: tuple[tuple[int, int], ...]
-    array: Longs
+    plan: Plan
     rank: Longs
+    lag: Longs
     count: Longs
-    numberings: tuple[Longs, ...]
-    notifies: SlotUse
-    waits: SlotUse
+    event: Longs
+    event_slot: Longs
+    waiter: Longs
+    waiter_slot: Longs
+
+    def arrays(self) -> list[SlotArray]:
+        """Slots that share an op that raises them, or an op that waits, go into one array."""
+        op, many = longs(self.plan.tasks.op), len(self.plan.ops)
+        graph: nx.Graph[tuple[str, int, int]] = nx.Graph()
+        raised = self.lag[self.event_slot] * many + op[self.event]
+        awaited = self.lag[self.waiter_slot] * many + op[self.waiter]
+        head = awaited[_first_row(self.waiter_slot)] if len(awaited) else awaited
+        for kind, end, slot in (
+            ("raises", raised, self.event_slot),
+            ("waits", awaited, self.waiter_slot),
+        ):
+            links = np.unique(np.stack([head[slot], end]), axis=1).T.tolist()
+            graph.add_edges_from((("waits", a, 0), (kind, b, 0)) for a, b in links)
+        found: list[SlotArray] = []
+        for part in nx.connected_components(graph):
+            waiters = sorted(end for kind, end, _ in part if kind == "waits")
+            slots = np.flatnonzero(np.isin(head, waiters)).astype(np.int64)
+            found.append(SlotArray(waiters[0] % many, waiters[0] // many, slots))
+        return sorted(found, key=lambda array: (array.op, array.lag))
+
+    def by_maker(self, array: SlotArray) -> list[SlotArray]:
+        """The same slots in one array for each op that raises them first."""
+        op = longs(self.plan.tasks.op)
+        maker = self._smallest(op[self.event], self.event_slot)[array.slots]
+        return [replace(array, slots=array.slots[maker == m]) for m in np.unique(maker)]
+
+    def numberings(self, array: SlotArray) -> list[Longs]:
+        """Ways to number the slots of an array on each rank from 0, each [slots of the array]."""
+        at = array.slots
+        rank = self.rank[at]
+        first_waiter = self._smallest(self.waiter, self.waiter_slot)[at]
+        last_waiter = -self._smallest(-self.waiter, self.waiter_slot)[at]
+        first_event = self._smallest(self.event, self.event_slot)[at]
+        mine = np.isin(self.event_slot, at)
+        place = self._smallest(self._places(self.event[mine]), self.event_slot[mine])[at]
+        sender = longs(self.plan.tasks.rank)[first_event]
+        of_sender = _dense(rank, sender, place, first_event, keys=2)
+        ways = [
+            _dense(rank, first_waiter, last_waiter, first_event),
+            _dense(rank, place, first_event),
+            sender * (int(of_sender.max(initial=0)) + 1) + of_sender,
+        ]
+        if len(np.unique(np.stack([rank, place]), axis=1).T) == len(place):
+            ways.append(place - place.min(initial=1 << 60))
+        return ways
+
+    def _places(self, event: Longs) -> Longs:
+        """Where each event's task writes: a number that grows along memory."""
+        accesses, op = self.plan.accesses, longs(self.plan.tasks.op)
+        rows = np.flatnonzero((accesses.mode & int(Mode.WRITE)) > 0)
+        corner = np.zeros((len(op), accesses.lo.shape[1] + 1), np.int64)
+        corner[accesses.task[rows], 0] = accesses.buffer[rows]
+        corner[accesses.task[rows], 1:] = accesses.lo[rows]
+        mine = np.isin(op, np.unique(op[event]))
+        place = np.zeros(len(op), np.int64)
+        _, place[mine] = np.unique(corner[mine], axis=0, return_inverse=True)
+        return place[event]
+
+    def _smallest(self, value: Longs, slot: Longs) -> Longs:
+        result = np.full(len(self.rank), 1 << 60)
+        np.minimum.at(result, slot, value)
+        return result
 
 
 def plan_slots(plan: Plan, pairing: Pairing, setters: Collection[int] = ()) -> SlotPlan:
@@ -129,93 +195,24 @@ def _slots(
     slot_key, slot_of = _number(source[:, 1], source[:, 2], signature, own)
     slot = slot_of[source_of]
     waits = np.unique(np.stack([waiter, slot], axis=1), axis=0)
-    uses = _Uses(plan, slot_key[:, 0], source[:, 0], slot_of, waits[:, 0], waits[:, 1])
-    array, heads = uses.arrays(slot_key[:, 1])
     return SlotPlan(
-        heads,
-        array,
-        slot_key[:, 0],
-        np.bincount(slot_of, minlength=len(slot_key)).astype(np.int64),
-        uses.numberings(array),
-        SlotUse(uses.event, uses.event_slot),
-        SlotUse(uses.waiter, uses.waiter_slot),
+        plan,
+        rank=slot_key[:, 0],
+        lag=slot_key[:, 1],
+        count=longs(np.bincount(slot_of, minlength=len(slot_key))),
+        event=source[:, 0],
+        event_slot=slot_of,
+        waiter=waits[:, 0],
+        waiter_slot=waits[:, 1],
     )
 
 
-@dataclass(frozen=True)
-class _Uses:
-    """Slots by their rank [S], with rows (event, slot) and (waiter, slot)."""
-
-    plan: Plan
-    rank: Longs
-    event: Longs
-    event_slot: Longs
-    waiter: Longs
-    waiter_slot: Longs
-
-    def arrays(self, lag: Longs) -> tuple[Longs, tuple[tuple[int, int], ...]]:
-        """Slots that share an op that raises them or an op that waits go into one array."""
-        op, many = longs(self.plan.tasks.op), len(self.plan.ops)
-        raised = lag[self.event_slot] * 2 * many + op[self.event]
-        awaited = (lag[self.waiter_slot] * 2 + 1) * many + op[self.waiter]
-        ends = np.concatenate([raised, awaited])
-        slot = np.concatenate([self.event_slot, self.waiter_slot])
-        links = np.unique(np.stack([awaited[_first_of(self.waiter_slot)][slot], ends]), axis=1)
-        graph: nx.Graph[int] = nx.Graph(zip(*links.tolist(), strict=True))
-        heads: dict[int, tuple[int, int]] = {}
-        for part in nx.connected_components(graph):
-            waiters = [divmod(end, 2 * many) for end in part if end % (2 * many) >= many]
-            head = min((place - many, delay) for delay, place in waiters)
-            heads.update(dict.fromkeys(part, head))
-        names = sorted(set(heads.values()))
-        number = np.zeros(int(ends.max(initial=0)) + 1, np.int64)
-        for end, head in heads.items():
-            number[end] = names.index(head)
-        return number[awaited[_first_of(self.waiter_slot)]], tuple(names)
-
-    def numberings(self, array: Longs) -> tuple[Longs, ...]:
-        """Ways to number the slots of each (array, rank) from 0."""
-        first_waiter = self._smallest(self.waiter, self.waiter_slot)
-        last_waiter = -self._smallest(-self.waiter, self.waiter_slot)
-        first_event = self._smallest(self.event, self.event_slot)
-        place = self._smallest(self._places(), self.event_slot)
-        sender = longs(self.plan.tasks.rank)[first_event] if len(array) else array
-        by_waiter = _dense(array, self.rank, first_waiter, last_waiter, first_event)
-        by_place = _dense(array, self.rank, place, first_event)
-        of_sender = _dense(array, self.rank, sender, place, first_event, keys=3)
-        by_sender = sender * (int(of_sender.max(initial=0)) + 1) + of_sender
-        ways = [by_waiter, by_place, by_sender]
-        taken = np.stack([array, self.rank, place], axis=1)
-        if len(np.unique(taken, axis=0)) == len(taken):
-            start = np.full(int(array.max(initial=0)) + 1, 1 << 60)
-            np.minimum.at(start, array, place)
-            ways.append(place - start[array])
-        return tuple(ways)
-
-    def _places(self) -> Longs:
-        """Where each event's task writes: a number that grows along memory."""
-        accesses = self.plan.accesses
-        rows = np.flatnonzero((accesses.mode & int(Mode.WRITE)) > 0)
-        corner = np.zeros((len(self.plan.tasks), accesses.lo.shape[1] + 1), np.int64)
-        corner[accesses.task[rows], 0] = accesses.buffer[rows]
-        corner[accesses.task[rows], 1:] = accesses.lo[rows]
-        mine = np.isin(self.plan.tasks.op, np.unique(longs(self.plan.tasks.op)[self.event]))
-        place = np.zeros(len(self.plan.tasks), np.int64)
-        _, place[mine] = np.unique(corner[mine], axis=0, return_inverse=True)
-        return place[self.event]
-
-    def _smallest(self, value: Longs, slot: Longs) -> Longs:
-        result = np.full(len(self.rank), 1 << 60)
-        np.minimum.at(result, slot, value)
-        return result
-
-
-def _first_of(slot: Longs) -> Longs:
+def _first_row(slot: Longs) -> Longs:
     """For each slot, its first row."""
     return np.unique(slot, return_index=True)[1]
 
 
-def _dense(*columns: Longs, keys: int = 2) -> Longs:
+def _dense(*columns: Longs, keys: int = 1) -> Longs:
     """Each row's place, by the later columns, among the rows that agree in the first `keys`."""
     order = np.lexsort(columns[::-1])
     start = changes(*(c[order] for c in columns[:keys]))

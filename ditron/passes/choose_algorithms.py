@@ -1,16 +1,24 @@
 """choose-algorithms: decide how each op is carried out, and write it on the op.
 
     %g = task.all_gather %x dim 0 axis "tp" : ...
+    %y = task.matmul %g, %w : ...
     ->
-    %g = task.all_gather %x dim 0 axis "tp" choice #task.choice<mesh in-place chunk 128> : ...
+    %g = task.all_gather %x dim 0 axis "tp" choice #task.choice<mesh in-place chunk 128
+      cost_ns 5841000 over "mesh push chunk 128 tile 128x512" 6012000> : ...
+    %y = task.matmul %g, %w choice #task.choice<tile 128x512 cost_ns ...> : ...
 
 Needs: task IR with placements. Ensures: every compute op and collective has a `choice`; choices
 that stand there already are kept. A collective gets algorithm, transfer and chunk (rows of its
 dimension a transfer), a compute op its tile, a reduction both.
 
-What the options leave open comes from the machine file: in place where the machine has peer
-pointers and every user of the gathered tensor can read it shard by shard, else pushed; one-shot for
-small all-reduces, two-shot for the rest.
+A collective is weighed together with the products that it feeds or drains: every algorithm,
+transfer, chunk and tile that the machine file offers and the options leave open, priced in closed
+form (`plan/candidates.py`). A product and the pointwise ops around it get one tile, so that they
+can fuse. Each choice says what it is expected to cost, the next best way, and by what change that
+would win. The same program, options and machine always get the same choices.
+
+Candidates from a library (a library's product, then its collective, unfused) would be priced beside
+these in `plan/candidates.py`, once a backend can run them.
 """
 
 from __future__ import annotations
@@ -18,24 +26,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ditron.analysis.symbols import task_program
 from ditron.errors import OptionError
-from ditron.ir import task
-from ditron.ir.attrs import ChoiceAttr
-from ditron.ir.locations import op_location
-from ditron.plan.collectives import ALGORITHMS, knows, parse_algorithm
-from ditron.plan.machine import Machine, load_machine
+from ditron.passes.choices import Chooser
+from ditron.plan.machine import load_machine
 from ditron.plan.options import OpOptions, Options
-from ditron.plan.placement import shard_size
-from ditron.plan.tables import DTYPE_BYTES
-
-ONE_SHOT_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -72,85 +71,7 @@ class ChooseAlgorithmsPass(ModulePass):
             tile=_tile(self.tile),
             per_op=_parse_per_op(self.per_op),
         )
-        machine = load_machine(self.machine)
-        for child in task_program(op).body.block.ops:
-            if isinstance(child, task.ComputeOp) and child.choice is None:
-                child.choice = _choose(child, options.for_op(child.label()), machine)
-
-
-def _choose(op: task.ComputeOp, options: OpOptions, machine: Machine) -> ChoiceAttr:
-    if isinstance(op, task.CollectiveOp):
-        return _choose_collective(op, options, machine)
-    return ChoiceAttr.get(tile=options.tile or machine.tile)
-
-
-def _choose_collective(op: task.CollectiveOp, options: OpOptions, machine: Machine) -> ChoiceAttr:
-    kind = op.name.removeprefix("task.")
-    spec = task.spec_of(op.operand)
-    dim = op.dim_index or 0
-    algorithm, transfer = parse_algorithm(options.algorithm or _default(kind, spec))
-    # An option given for the whole program holds for the collectives that know it.
-    if not knows(kind, algorithm, transfer):
-        algorithm, transfer = parse_algorithm(_default(kind, spec))
-    if transfer == "in-place":
-        _demand_in_place(op, machine)
-    if not transfer:
-        possible = machine.peer_pointers and why_not_in_place(op) is None
-        known = ALGORITHMS[kind][algorithm]
-        transfer = "in-place" if possible and "in-place" in known else "push"
-    rows = shard_size(spec.shape[dim], _ranks(op))
-    row_bytes = DTYPE_BYTES[spec.dtype] * int(
-        np.prod([s for d, s in enumerate(spec.shape) if d != dim])
-    )
-    chunk_bytes = options.chunk_bytes or machine.chunk_bytes
-    chunk = max(1, min(rows, chunk_bytes // max(row_bytes, 1)))
-    tile = () if kind == "all_gather" else options.tile or machine.reduce_tile
-    return ChoiceAttr.get(algorithm, transfer, chunk, tile)
-
-
-def _default(kind: str, spec: task.TensorSpec) -> str:
-    if kind != "all_reduce":
-        return "mesh"
-    size = DTYPE_BYTES[spec.dtype] * int(np.prod(spec.shape))
-    return "one-shot" if size <= ONE_SHOT_BYTES else "two-shot"
-
-
-def _demand_in_place(op: task.CollectiveOp, machine: Machine) -> None:
-    why = why_not_in_place(op)
-    if not machine.peer_pointers:
-        why = f"machine {machine.name} has no peer pointers"
-    if why is not None:
-        raise OptionError(
-            f"{op.label()} cannot be done in place: {why}; choose a push instead", op_location(op)
-        )
-
-
-def why_not_in_place(op: task.CollectiveOp) -> str | None:
-    """Why the users of a gathered tensor cannot read it shard by shard; None if they can."""
-    if not isinstance(op, task.AllGatherOp):
-        return None
-    for use in op.result.uses:
-        user = use.operation
-        if isinstance(user, task.MatmulOp) and op.dim_index == _contracted(user, use.index):
-            return f"{user.label()} sums over the gathered dimension"
-        if isinstance(user, task.OutputOp):
-            return f"it is the output {user.tensor_name.data}"
-        if isinstance(user, task.CollectiveOp):
-            return f"it goes into {user.label()}"
-    return None
-
-
-def _contracted(matmul: task.MatmulOp, operand: int) -> int:
-    """The dimension of an operand that a matmul sums over."""
-    if operand == 0:
-        return 1
-    return 1 if matmul.transpose_b is not None else 0
-
-
-def _ranks(op: task.CollectiveOp) -> int:
-    program: Operation | None = op.parent_op()
-    assert isinstance(program, task.ProgramOp)
-    return program.mesh.size(op.axis.data)
+        Chooser(task_program(op), load_machine(self.machine), options).run()
 
 
 def _settings(options: OpOptions) -> Iterator[tuple[str, str]]:

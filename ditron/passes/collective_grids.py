@@ -13,10 +13,10 @@ from ditron.ir.attrs import dtype_attr
 from ditron.ir.index import Ssa
 from ditron.passes.grids import GridBuilder, Names
 from ditron.passes.tile_kernels import build_kernel, sum_in_order
-from ditron.plan.expr import Const, Expr, as_expr, minimum
+from ditron.plan.expr import Expr, as_expr, minimum
 from ditron.plan.placement import shard_size
 from ditron.plan.tables import Memory, Role
-from ditron.plan.tiling import extent_of_shard, rest_of, tile_dim
+from ditron.plan.tiling import tile_dim
 
 
 @dataclass(frozen=True)
@@ -206,14 +206,9 @@ class Collective:
         length: int,
         parts: Callable[[GridBuilder], Sequence[Place]],
         result: Callable[[GridBuilder], Place],
-        *,
-        extent: Callable[[GridBuilder], Expr],
         bounds: dict[str, int] | None = None,
     ) -> None:
-        """A grid that adds tiles of `length` elements along the dimension, parts in order.
-
-        `extent` tells how many of them there are at a grid point.
-        """
+        """A grid that adds tiles of `length` elements along the dimension, parts in order."""
         dims = _capacity(self.target)
         dims[self.dim] = length
         tile = self.op.choice.tile or (64, 4096)
@@ -226,10 +221,7 @@ class Collective:
         offsets = [t.offset([grid[n]]) for n, t in zip(names, tilings, strict=True)]
         sizes = [t.size([grid[n]]) for n, t in zip(names, tilings, strict=True)]
         offset, block = offsets[self.dim], tilings[self.dim].block
-        there = extent(grid)
-        if not isinstance(there, Const):
-            sizes[self.dim] = rest_of(there, offset, block)
-        elif length % block:
+        if length % block:
             sizes[self.dim] = minimum(block, length - offset)
 
         def view(place: Place) -> SSAValue:
@@ -243,34 +235,18 @@ class Collective:
         grid.add(device.CallOp(grid.name, views))
         self.insert(grid)
 
-    def extent(self, number: Expr) -> Expr:
-        """Elements in the shard of a rank by number."""
-        return extent_of_shard(self.whole, self.n, number)
-
     def reduce_shard(self, contribution: Callable[[Expr], Place], at: Expr | int = 0) -> None:
         """Add up this rank's shard in the order me + 1, ..., me; it starts `at` in the result."""
         others = [contribution((self.me + j) % self.n) for j in range(1, self.n)]
         parts = [*others, Place(self.source, self.me * self.shard)]
         result = Place(self.target, as_expr(at))
-        self.sum_tiles(
-            "reduce",
-            self.shard,
-            lambda _: parts,
-            lambda _: result,
-            extent=lambda _: self.extent(self.me),
-        )
+        self.sum_tiles("reduce", self.shard, lambda _: parts, lambda _: result)
 
     def reduce_whole(self, contribution: Callable[[Expr], Place]) -> None:
         """Add up everything on every rank, contributions in the order 0, ..., n - 1."""
         parts = [contribution(as_expr(j)) for j in range(self.n)]
         result = Place(self.target, as_expr(0))
-        self.sum_tiles(
-            "reduce",
-            self.size,
-            lambda _: parts,
-            lambda _: result,
-            extent=lambda _: as_expr(self.whole),
-        )
+        self.sum_tiles("reduce", self.size, lambda _: parts, lambda _: result)
 
 
 def _number(attr: IntegerAttr | None) -> int:

@@ -38,15 +38,11 @@ def _ring_sum(this: Collective, result_at: Expr) -> None:
     def part(hop: Expr) -> Place:
         return Place(this.source, (this.me - hop - 1) % this.n * this.shard)
 
-    def extent(hop: Expr) -> Expr:
-        return this.extent((this.me - hop - 1) % this.n)
-
     this.sum_tiles(
         "start",
         this.shard,
         lambda _: [part(as_expr(0))],
         lambda _: Place(sums, as_expr(0), following),
-        extent=lambda _: extent(as_expr(0)),
     )
     if this.n > 2:
         this.sum_tiles(
@@ -54,7 +50,6 @@ def _ring_sum(this: Collective, result_at: Expr) -> None:
             this.shard,
             lambda g: [Place(sums, g["s"] * this.shard), part(g["s"] + 1)],
             lambda g: Place(sums, (g["s"] + 1) * this.shard, following),
-            extent=lambda g: extent(g["s"] + 1),
             bounds={"s": this.n - 2},
         )
     last = Place(sums, as_expr((this.n - 2) * this.shard))
@@ -63,7 +58,6 @@ def _ring_sum(this: Collective, result_at: Expr) -> None:
         this.shard,
         lambda _: [last, own],
         lambda _: result,
-        extent=lambda _: this.extent(this.me),
     )
 
 

@@ -26,8 +26,9 @@ whoever raises a slot again has first overwritten, under credit, what its waiter
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from xdsl.context import Context
@@ -37,11 +38,12 @@ from xdsl.passes import ModulePass
 
 from ditron.analysis.expand import expand
 from ditron.analysis.pairing import pair
-from ditron.analysis.slots import SlotPlan, SlotUse, plan_slots
+from ditron.analysis.slots import SlotArray, SlotPlan, plan_slots
 from ditron.analysis.symbols import device_program
 from ditron.errors import PlanError
 from ditron.ir import device
 from ditron.ir.locations import op_location
+from ditron.passes.grids import Names
 from ditron.passes.signal_ops import GridSignals, NotifyRows, WaitRows, grid_signals, grids_of
 from ditron.plan.machine import load_machine
 from ditron.plan.order import Table
@@ -58,7 +60,7 @@ class InsertSignalsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         engines = load_machine(self.machine).engines
-        program, plan = device_program(op), expand(op)
+        program, plan = device_program(op), expand(op, nominal=True)
         if plan.signals:
             raise PlanError("the program has signals already", op_location(program))
         setters = {i for i, o in enumerate(plan.ops) if not engines[o.engine].remote_add}
@@ -66,71 +68,77 @@ class InsertSignalsPass(ModulePass):
 
 
 def _write(program: device.ProgramOp, plan: Plan, slots: SlotPlan, setters: set[int]) -> None:
-    writers = grid_signals(program)
-    for number, (op, lag) in enumerate(slots.arrays):
-        array = _Array(plan, slots, number, writers)
-        index = min(slots.numberings, key=array.cost)
-        signals = _declare(program, plan.ops[op].name, array.size(index), lag)
-        for of, rows in array.waits(index):
-            writers[of].add_waits(signals, rows, lag)
-        for of, rows in array.notifies(index):
-            verb = "set" if of in setters else "add"
-            after = "put" if plan.ops[of].deferred else "end"
-            writers[of].add_notifies(signals, rows, op=verb, after=after)
+    writers, names = grid_signals(program), Names()
+    for whole in slots.arrays():
+        ways = ([whole], slots.by_maker(whole))
+        for array in min((_numbered(slots, way, writers) for way in ways), key=_total_cost):
+            signals = _declare(program, array, names)
+            for of, rows in array.waits():
+                writers[of].add_waits(signals, rows, array.lag)
+            for of, rows in array.notifies():
+                verb = "set" if of in setters else "add"
+                after = "put" if plan.ops[of].deferred else "end"
+                writers[of].add_notifies(signals, rows, op=verb, after=after)
 
 
-@dataclass(frozen=True)
+def _numbered(
+    slots: SlotPlan, arrays: Sequence[SlotArray], writers: list[GridSignals]
+) -> list[_Array]:
+    """The arrays, each with the numbering that reads best."""
+    return [
+        min((_Array(slots, a, n, writers) for n in slots.numberings(a)), key=lambda x: x.cost)
+        for a in arrays
+    ]
+
+
+def _total_cost(arrays: Sequence[_Array]) -> tuple[int, int, int]:
+    """Tables that stay where no closed form fits, then arrays, then words."""
+    tables, words = zip(*(array.cost for array in arrays), strict=True)
+    return sum(tables), len(arrays), sum(words)
+
+
 class _Array:
-    """One array of slots, with the rows that each grid needs under a numbering."""
+    """One array of slots under a numbering, with the rows that each grid needs."""
 
-    plan: Plan
-    slots: SlotPlan
-    number: int
-    writers: list[GridSignals]
+    def __init__(
+        self, slots: SlotPlan, array: SlotArray, number: Longs, writers: list[GridSignals]
+    ) -> None:
+        self.slots, self.writers = slots, writers
+        self.op, self.lag = array.op, array.lag
+        self.size = int(number.max()) + 1
+        self.index = np.full(len(slots.rank), -1)
+        self.index[array.slots] = number
 
-    def size(self, index: Longs) -> int:
-        return int(index[self.slots.array == self.number].max()) + 1
-
-    def cost(self, index: Longs) -> tuple[int, int]:
+    @cached_property
+    def cost(self) -> tuple[int, int]:
         """Tables that stay where no closed form fits, then words."""
-        fitted = [
-            form
-            for of, rows in self.waits(index)
-            for forms in self.writers[of].wait_forms(rows)
-            for form in forms
-        ]
-        fitted += [
-            form
-            for of, rows in self.notifies(index)
-            for forms in self.writers[of].notify_forms(rows)
-            for form in forms
-        ]
-        return sum(isinstance(form, Table) for form in fitted), self.size(index)
+        fitted = [f for of, rows in self.waits() for f in self.writers[of].wait_forms(rows)]
+        fitted += [f for of, rows in self.notifies() for f in self.writers[of].notify_forms(rows)]
+        return sum(isinstance(form, Table) for forms in fitted for form in forms), self.size
 
-    def waits(self, index: Longs) -> Iterator[tuple[int, WaitRows]]:
-        for of, task, slot in self._by_op(self.slots.waits):
-            yield of, WaitRows(task, index[slot], self.slots.count[slot])
+    def waits(self) -> Iterator[tuple[int, WaitRows]]:
+        for of, task, slot in self._by_op(self.slots.waiter, self.slots.waiter_slot):
+            yield of, WaitRows(task, self.index[slot], self.slots.count[slot])
 
-    def notifies(self, index: Longs) -> Iterator[tuple[int, NotifyRows]]:
-        for of, task, slot in self._by_op(self.slots.notifies):
-            yield of, NotifyRows(task, index[slot], self.slots.rank[slot])
+    def notifies(self) -> Iterator[tuple[int, NotifyRows]]:
+        for of, task, slot in self._by_op(self.slots.event, self.slots.event_slot):
+            yield of, NotifyRows(task, self.index[slot], self.slots.rank[slot])
 
-    def _by_op(self, use: SlotUse) -> Iterator[tuple[int, Longs, Longs]]:
+    def _by_op(self, task: Longs, slot: Longs) -> Iterator[tuple[int, Longs, Longs]]:
         """(op, task within the op, slot) for each op that uses the array."""
-        tasks = self.plan.tasks
-        here = np.flatnonzero(self.slots.array[use.slot] == self.number)
-        op = tasks.op[use.task[here]]
-        for of in range(len(self.plan.ops)):
-            rows = here[op == of]
-            if not len(rows):
-                continue
-            first_task = int(np.searchsorted(tasks.op, of))
-            yield of, use.task[rows] - first_task, use.slot[rows]
+        here = np.flatnonzero(self.index[slot] >= 0)
+        ops = self.slots.plan.tasks.op
+        for of in range(len(self.slots.plan.ops)):
+            rows = here[ops[task[here]] == of]
+            if len(rows):
+                yield of, task[rows] - int(np.searchsorted(ops, of)), slot[rows]
 
 
-def _declare(program: device.ProgramOp, waiter: str, size: int, lag: int) -> SSAValue:
-    grid = grids_of(program)[0]
-    signals = device.SignalsOp(f"{waiter}_{'free' if lag else 'ready'}", size)
-    signals.location = grid.location
-    program.body.block.insert_op_before(signals, grid)
+def _declare(program: device.ProgramOp, array: _Array, names: Names) -> SSAValue:
+    grids = grids_of(program)
+    verb = "free" if array.lag else "ready"
+    name = names.fresh(f"{grids[array.op].sym_name.data}_{verb}")
+    signals = device.SignalsOp(name, array.size)
+    signals.location = grids[array.op].location
+    program.body.block.insert_op_before(signals, grids[0])
     return signals.result

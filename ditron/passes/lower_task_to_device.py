@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ditron.analysis.shards import dims_to_cut
+from ditron.analysis.shards import sharded_dims
 from ditron.analysis.symbols import find_device_program, task_program
 from ditron.errors import PlanError
 from ditron.ir import device, task
@@ -39,7 +39,7 @@ from ditron.plan.expr import Expr, as_expr
 from ditron.plan.placement import Shard, shard_size
 from ditron.plan.spec import TensorSpec
 from ditron.plan.tables import Memory, Role
-from ditron.plan.tiling import DimTiling, extent_of_shard, rest_of, tile_dim
+from ditron.plan.tiling import DimTiling, extent_of_shard, tile_dim
 
 DEFAULT_TILE = (128, 128)
 
@@ -65,7 +65,7 @@ class _Lowering:
         self.target.location = program.location
         self.block = self.target.body.block
         self.buffers: dict[SSAValue, SSAValue] = {}
-        self.cut = dims_to_cut(program)
+        self.dims = sharded_dims(program)
         self.names = Names({program.program_name})
         self.buffer_names: set[str] = set()
         rank = device.RankOp()
@@ -98,7 +98,9 @@ class _Lowering:
     def _buffer(self, value: SSAValue, name: str, role: Role, location: LocationAttr) -> SSAValue:
         """The buffer that holds a value on every rank."""
         spec = task.spec_of(value)
-        capacity = [max(c, 1) for c in _capacity(spec, self.ranks)]
+        capacity = [
+            self._room(value, d, size) for d, size in enumerate(_capacity(spec, self.ranks))
+        ]
         memory = Memory.SYMMETRIC if _meets_collective(value) else Memory.LOCAL
         type_ = device.BufferType.get(capacity, dtype_attr(spec.dtype), memory)
         if name in self.buffer_names:
@@ -109,6 +111,12 @@ class _Lowering:
         self._add(op, location)
         self.buffers[value] = op.result
         return op.result
+
+    def _room(self, value: SSAValue, d: int, size: int) -> int:
+        """Capacity of a dimension: whole shards where it is cut into them, and at least 1."""
+        if (value, d) in self.dims.sharded and task.spec_of(value).placements[0] != Shard(d):
+            size = shard_size(size, self.ranks) * self.ranks
+        return max(size, 1)
 
     def _result_buffer(self, op: task.ComputeOp) -> SSAValue:
         """The buffer of an op's result: the output's own where the result is one."""
@@ -185,8 +193,6 @@ class _Lowering:
                 continue
             if result.placements[0] == Shard(d) and mine != Shard(d):
                 # A replica beside shards: this rank's rows of the whole.
-                extent = extent_of_shard(spec.shape[d], self.ranks, self.me)
-                size = rest_of(extent, offset, tiling.block)
                 offset = self.me * shard_size(spec.shape[d], self.ranks) + offset
             parts.append((offset, size))
             blocks.append(tiling.block)
@@ -215,7 +221,7 @@ class _Lowering:
         ndim = len(spec.shape)
         blocks = (1,) * max(ndim - len(tile), 0) + tuple(tile[-ndim:] if ndim else ())
         shards = [
-            self.ranks if (op.result, d) in self.cut and spec.placements[0] != Shard(d) else 0
+            self.ranks if (op.result, d) in self.dims.cut and spec.placements[0] != Shard(d) else 0
             for d in range(ndim)
         ]
         capacity = _capacity(spec, self.ranks)

@@ -44,7 +44,7 @@ class OrderTilesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.order == "natural":
             return
-        plan = expand(op)
+        plan = expand(op, nominal=True)
         keys = tile_keys(plan)
         for number, writer in enumerate(grid_signals(device_program(op))):
             if writer.op.engine.data == "sm":

@@ -21,7 +21,7 @@ Mask = npt.NDArray[np.bool_]
 
 Term = tuple[Expr, Values]
 
-MAX_TERMS = 3
+SMALL_DIVISORS = (2, 3, 4, 8)
 SAMPLE = 256
 MAX_CONJUNCTS = 4
 
@@ -106,34 +106,55 @@ def _forms(want: Values, features: Sequence[Term]) -> Iterator[Term]:
         yield expr + shift, values + shift
         yield as_expr(first + int(values[0])) - expr, first + int(values[0]) - values
     yield from _modular(want, features)
-    terms = [*features, *_quotients(features)]
-    for number in range(1, min(MAX_TERMS, len(terms)) + 1):
-        for chosen in combinations(terms, number):
-            yield from _affine(want, chosen)
+    plain = [*features, *_distances(features)]
+    terms = [*plain, *_quotients(features)]
+    yield from _affine(want, terms, 1)
+    yield from _affine(want, terms, 2)
+    yield from _affine(want, plain, 3)
 
 
 def _quotients(features: Sequence[Term]) -> Iterator[Term]:
-    """`x floordiv k` of features that take every k-th value only."""
+    """`x floordiv k`: for the steps that a feature takes, and for small k."""
     for expr, values in features:
-        steps = np.diff(np.unique(values))
-        if len(steps) and steps[0] > 1 and (steps == steps[0]).all():
-            step = int(steps[0])
-            yield expr // step, values // step
+        seen = np.unique(values)
+        steps = {int(s) for s in np.diff(seen)} if len(seen) <= SAMPLE else set[int]()
+        for step in sorted({*steps, *SMALL_DIVISORS} - {1}):
+            if step <= int(seen[-1]) - int(seen[0]) + 1:
+                yield expr // step, values // step
 
 
-def _affine(want: Values, terms: Sequence[Term]) -> Iterator[Term]:
-    """`a * x + b * y + c` by least squares on a sample, if the coefficients come out whole."""
+def _distances(features: Sequence[Term]) -> Iterator[Term]:
+    """`(x - y) mod n` of features that count ranks or the like, 0 to n - 1 both."""
+    tops = [int(values.max()) for _, values in features]
+    for (i, (a, x)), (j, (b, y)) in combinations(enumerate(features), 2):
+        if tops[i] == tops[j] > 0 and min(int(x.min()), int(y.min())) >= 0:
+            n = tops[i] + 1
+            yield (a - b) % n, (x - y) % n
+            yield (b - a) % n, (y - x) % n
+
+
+def _affine(want: Values, terms: Sequence[Term], number: int) -> Iterator[Term]:
+    """`a * x + b * y + c` in a number of terms, with whole coefficients.
+
+    All choices of terms are solved at once, by least squares on a sample of the entries.
+    """
+    if len(terms) < number:
+        return
     columns = np.stack([*(v for _, v in terms), np.ones_like(want)], axis=1)
     sample = np.linspace(0, len(want) - 1, min(len(want), SAMPLE)).astype(np.int64)
-    some = columns[sample].astype(np.float64)
-    solution, _, rank, _ = np.linalg.lstsq(some, want[sample], rcond=None)
+    some, wanted = columns[sample], want[sample]
+    chosen = np.array(list(combinations(range(len(terms)), number)))
+    chosen = np.concatenate([chosen, np.full((len(chosen), 1), len(terms))], axis=1)
+    gram = (some.T @ some).astype(np.float64)
+    inverse = np.linalg.pinv(gram[chosen[:, :, None], chosen[:, None, :]], hermitian=True)
+    solution = np.einsum("cij,cj->ci", inverse, (some.T @ wanted)[chosen].astype(np.float64))
     whole = np.rint(solution).astype(np.int64)
-    if rank < columns.shape[1] or not np.allclose(solution, whole, atol=1e-6):
-        return
-    expr: Expr = Const(0)
-    for (feature, _), factor in zip(terms, whole[:-1], strict=True):
-        expr = expr + feature * int(factor)
-    yield expr + int(whole[-1]), columns @ whole
+    exact = np.einsum("scj,cj->sc", some[:, chosen], whole) == wanted[:, None]
+    for row in np.flatnonzero(exact.all(axis=0)):
+        expr: Expr = Const(0)
+        for term, factor in zip(chosen[row][:-1], whole[row], strict=False):
+            expr = expr + terms[int(term)][0] * int(factor)
+        yield expr + int(whole[row][-1]), columns[:, chosen[row]] @ whole[row]
 
 
 def _modular(want: Values, features: Sequence[Term]) -> Iterator[Term]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ditron.plan.expr import Expr, as_expr, clip, maximum, minimum
+from ditron.plan.expr import Expr, as_expr, clip, minimum
 from ditron.plan.placement import shard_size
 
 
@@ -55,8 +55,3 @@ def extent_of_shard(size: int, ranks: int, rank: Expr) -> Expr:
     if size % ranks == 0:
         return as_expr(shard)
     return clip(size - rank * shard, 0, shard)
-
-
-def rest_of(extent: Expr, start: Expr, block: int) -> Expr:
-    """Elements from `start` on, at most `block`, of a dimension with `extent` elements."""
-    return minimum(maximum(extent - start, 0), block)

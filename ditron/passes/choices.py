@@ -1,0 +1,230 @@
+"""How `choose-algorithms` decides: a question a collective, answered by `plan/candidates.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ditron.analysis.tile_groups import (
+    TileGroup,
+    contracted,
+    gemm_shape,
+    local_shape,
+    products_beside,
+    tile_groups,
+)
+from ditron.errors import OptionError
+from ditron.ir import task
+from ditron.ir.attrs import ChoiceAttr
+from ditron.ir.locations import op_location
+from ditron.plan.candidates import (
+    Fixed,
+    Priced,
+    Question,
+    Tile,
+    answer,
+    chunk_rows,
+    runner_up,
+    show_tile,
+    tile_answer,
+    ways,
+)
+from ditron.plan.collectives import ALGORITHMS, knows, parse_algorithm
+from ditron.plan.machine import Machine
+from ditron.plan.options import Options
+from ditron.plan.placement import shard_size
+from ditron.plan.prediction import NO_PREDICTION, Prediction
+from ditron.plan.tables import DTYPE_BYTES
+from ditron.plan.what_if import until
+
+
+class Chooser:
+    """Writes a choice on every compute op of a program that has none."""
+
+    def __init__(self, program: task.ProgramOp, machine: Machine, options: Options) -> None:
+        self._program, self._machine, self._options = program, machine, options
+        self._mesh = program.mesh
+        self._groups = tile_groups(program)
+        self._tiles: dict[TileGroup, Tile] = {}
+
+    def run(self) -> None:
+        """Collectives first, each with the products beside it; then what is left."""
+        ops = [op for op in self._program.body.block.ops if isinstance(op, task.ComputeOp)]
+        for op in ops:
+            if isinstance(op, task.CollectiveOp) and op.choice is None:
+                self._choose_collective(op)
+        for op in ops:
+            if op.choice is None:
+                self._choose_tile(op)
+
+    def _choose_collective(self, op: task.CollectiveOp) -> None:
+        groups = self._groups_beside(op)
+        question = self.question(op, groups)
+        answers = answer(self._machine, question)
+        if not answers:
+            op.choice = self._default(op, question)
+            return
+        best = answers[0]
+        op.choice = self._choice(question, answers)
+        for group in groups:
+            if group not in self._tiles and question.products:
+                self._tiles[group] = best.candidate.tile
+                self._write_tiles(group, _other_tile(question, answers))
+
+    def question(self, op: task.CollectiveOp, groups: Sequence[TileGroup]) -> Question:
+        """What is to be decided for a collective and the ops in the groups beside it."""
+        kind = op.name.removeprefix("task.")
+        spec = task.spec_of(op.operand)
+        dim, ranks = op.dim_index or 0, self._mesh.size(op.axis.data)
+        shape = list(local_shape(spec, self._mesh))
+        if kind != "all_gather":
+            shape[dim] = shard_size(shape[dim], ranks)
+        rows = shape.pop(dim) if shape else 1
+        columns = math.prod(shape)
+        beside = products_beside(op, groups)
+        axes = {axis for _, axis in beside}
+        return Question(
+            kind,
+            (rows, columns),
+            spec.dtype,
+            ranks,
+            self._mesh.ranks,
+            tuple(gemm_shape(matmul, self._mesh) for matmul, _ in beside),
+            "inner" if len(axes) > 1 else next(iter(axes), "rows"),
+            why_not_in_place(op) is None,
+            self._fixed(op, groups, (rows, columns)),
+        )
+
+    def _fixed(
+        self, op: task.CollectiveOp, groups: Sequence[TileGroup], shape: tuple[int, int]
+    ) -> Fixed:
+        kind = op.name.removeprefix("task.")
+        options = self._options.for_op(op.label())
+        algorithm, transfer = parse_algorithm(options.algorithm) if options.algorithm else ("", "")
+        # An option given for the whole program holds for the collectives that know it.
+        if algorithm and not knows(kind, algorithm, transfer):
+            algorithm, transfer = "", ""
+        if transfer == "in-place":
+            self._demand_in_place(op)
+        row_bytes = shape[1] * DTYPE_BYTES[task.spec_of(op.operand).dtype]
+        chunk = options.chunk_bytes and chunk_rows(shape[0], row_bytes, options.chunk_bytes)
+        tile = next((t for g in groups if (t := self._fixed_tile(g)) is not None), None)
+        return Fixed(algorithm or None, transfer or None, chunk, options.tile, tile)
+
+    def _fixed_tile(self, group: TileGroup) -> Tile | None:
+        """The tile that a group has already, by an earlier choice or the user's."""
+        if group in self._tiles:
+            return self._tiles[group]
+        for op in group.ops:
+            tile = op.choice.tile if op.choice is not None else ()
+            given = self._options.for_op(op.label()).tile
+            if len(tile) == 2 or given is not None:
+                return (tile[0], tile[1]) if len(tile) == 2 else given
+        return None
+
+    def _demand_in_place(self, op: task.CollectiveOp) -> None:
+        why = why_not_in_place(op)
+        if not self._machine.peer_pointers:
+            why = f"machine {self._machine.name} has no peer pointers"
+        if why is not None:
+            raise OptionError(
+                f"{op.label()} cannot be done in place: {why}; choose a push instead",
+                op_location(op),
+            )
+
+    def _groups_beside(self, op: task.CollectiveOp) -> list[TileGroup]:
+        """The groups of the ops that use a gathered tensor, or that make what is reduced."""
+        beside = [op.operand.owner]
+        if isinstance(op, task.AllGatherOp):
+            beside = [use.operation for use in op.result.uses]
+        computes = (o for o in beside if isinstance(o, task.ComputeOp))
+        return list(dict.fromkeys(self._groups[o] for o in computes if o in self._groups))
+
+    def _choice(self, question: Question, answers: tuple[Priced, ...]) -> ChoiceAttr:
+        best = answers[0].candidate
+        second = runner_up(answers)
+        adds, multiplies = question.kind != "all_gather", bool(question.products)
+        prediction = Prediction(ns(answers[0].us))
+        if second is not None:
+            prediction = replace(
+                prediction,
+                over=second.candidate.tell(reduces=adds, multiplies=multiplies),
+                over_ns=ns(second.us),
+                until=until(self._machine, question, best, second.candidate),
+            )
+        tile = best.reduce_tile if adds else ()
+        return ChoiceAttr.get(best.algorithm, best.transfer, best.chunk, tile, prediction)
+
+    def _default(self, op: task.CollectiveOp, question: Question) -> ChoiceAttr:
+        """Where no closed form is known: the first way that can be."""
+        possible = ways(self._machine, question)
+        if not possible:
+            known = ", ".join(ALGORITHMS[question.kind])
+            raise OptionError(
+                f"{op.label()} cannot be done on machine {self._machine.name} as asked;"
+                f" {question.kind} has {known}",
+                op_location(op),
+            )
+        chunk = question.fixed.chunk
+        if chunk is None:
+            row_bytes = question.shape[1] * DTYPE_BYTES[question.dtype]
+            chunk = chunk_rows(question.shape[0], row_bytes, self._machine.chunk_bytes)
+        tile = question.fixed.reduce_tile or self._machine.reduce_tile
+        return ChoiceAttr.get(*possible[0], chunk, tile)
+
+    def _choose_tile(self, op: task.ComputeOp) -> None:
+        group = self._groups[op]
+        known, prediction = self._fixed_tile(group), NO_PREDICTION
+        if known is None:
+            products = tuple(gemm_shape(m, self._mesh) for m in group.matmuls)
+            known = self._machine.tile
+            if products:
+                answers = tile_answer(self._machine, products, self._mesh.ranks)
+                (known, us), (other, other_us) = answers[0], answers[-1]
+                if len(answers) > 1:
+                    other, other_us = answers[1]
+                prediction = Prediction(ns(us), f"tile {show_tile(other)}", ns(other_us))
+        self._tiles[group] = known
+        self._write_tiles(group, prediction)
+
+    def _write_tiles(self, group: TileGroup, prediction: Prediction) -> None:
+        """The group's tile on its ops that have no choice; an op's own option comes first."""
+        for op in group.ops:
+            if op.choice is not None:
+                continue
+            given = self._options.for_op(op.label()).tile
+            says = prediction if given is None and isinstance(op, task.MatmulOp) else NO_PREDICTION
+            op.choice = ChoiceAttr.get(tile=given or self._tiles[group], prediction=says)
+
+
+def _other_tile(question: Question, answers: Sequence[Priced]) -> Prediction:
+    """What the products' tile was weighed against."""
+    best = answers[0]
+    others = (a for a in answers[1:] if a.candidate.tile != best.candidate.tile)
+    second = next(others, None)
+    if second is None:
+        return Prediction(ns(best.us))
+    adds = question.kind != "all_gather"
+    told = second.candidate.tell(reduces=adds, multiplies=True)
+    return Prediction(ns(best.us), told, ns(second.us))
+
+
+def ns(us: float) -> int:
+    """Microseconds as whole nanoseconds, at least one."""
+    return max(1, round(us * 1e3))
+
+
+def why_not_in_place(op: task.CollectiveOp) -> str | None:
+    """Why the users of a gathered tensor cannot read it shard by shard; None if they can."""
+    if not isinstance(op, task.AllGatherOp):
+        return None
+    for use in op.result.uses:
+        user = use.operation
+        if isinstance(user, task.MatmulOp) and op.dim_index == contracted(user, use.index):
+            return f"{user.label()} sums over the gathered dimension"
+        if isinstance(user, task.OutputOp):
+            return f"it is the output {user.tensor_name.data}"
+        if isinstance(user, task.CollectiveOp):
+            return f"it goes into {user.label()}"
+    return None
