@@ -145,7 +145,7 @@ def assume_separation(plan: Plan) -> HappensBefore:
     if arrivals.inexact.any() or not columns.static.all():
         check_deadlock(plan)
     if arrivals.inexact.any():
-        message, where = _explain_inexact(columns, arrivals)
+        message, where = explain_inexact(columns, arrivals)
         raise RaceError(message, where)
     graph = build_sync_graph(columns, arrivals, queues_ordered=False)
     if not graph.acyclic:
@@ -183,7 +183,8 @@ def _check_hand_overs(columns: Columns) -> None:
         raise PlanError(message, task_location(plan, bad))
 
 
-def _explain_inexact(columns: Columns, arrivals: Arrivals) -> tuple[str, str | None]:
+def explain_inexact(columns: Columns, arrivals: Arrivals) -> tuple[str, str | None]:
+    """Why the first wait that is not exact is none, and where it is."""
     plan = columns.plan
     row = int(np.flatnonzero(arrivals.inexact)[0])
     task, slot, value = (int(c[row]) for c in (plan.waits.task, plan.waits.slot, plan.waits.value))
