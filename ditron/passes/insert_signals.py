@@ -26,7 +26,7 @@ whoever raises a slot again has first overwritten, under credit, what its waiter
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -70,8 +70,11 @@ class InsertSignalsPass(ModulePass):
 def _write(program: device.ProgramOp, plan: Plan, slots: SlotPlan, setters: set[int]) -> None:
     writers, names = grid_signals(program), Names()
     for whole in slots.arrays():
-        ways = ([whole], slots.by_maker(whole))
-        for array in min((_numbered(slots, way, writers) for way in ways), key=_total_cost):
+        arrays = [_numbered(slots, whole, writers)]
+        if arrays[0].tables:
+            parts = [_numbered(slots, part, writers) for part in slots.by_maker(whole)]
+            arrays = min(arrays, parts, key=lambda some: sum(array.tables for array in some))
+        for array in arrays:
             signals = _declare(program, array, names)
             for of, rows in array.waits():
                 writers[of].add_waits(signals, rows, array.lag)
@@ -81,20 +84,14 @@ def _write(program: device.ProgramOp, plan: Plan, slots: SlotPlan, setters: set[
                 writers[of].add_notifies(signals, rows, op=verb, after=after)
 
 
-def _numbered(
-    slots: SlotPlan, arrays: Sequence[SlotArray], writers: list[GridSignals]
-) -> list[_Array]:
-    """The arrays, each with the numbering that reads best."""
-    return [
-        min((_Array(slots, a, n, writers) for n in slots.numberings(a)), key=lambda x: x.cost)
-        for a in arrays
-    ]
-
-
-def _total_cost(arrays: Sequence[_Array]) -> tuple[int, int, int]:
-    """Tables that stay where no closed form fits, then arrays, then words."""
-    tables, words = zip(*(array.cost for array in arrays), strict=True)
-    return sum(tables), len(arrays), sum(words)
+def _numbered(slots: SlotPlan, array: SlotArray, writers: list[GridSignals]) -> _Array:
+    """The array with the first numbering that takes no tables, else with the one of the fewest."""
+    ways: list[_Array] = []
+    for number in slots.numberings(array):
+        ways.append(_Array(slots, array, number, writers))
+        if not ways[-1].tables:
+            return ways[-1]
+    return min(ways, key=lambda way: (way.tables, way.size))
 
 
 class _Array:
@@ -110,11 +107,11 @@ class _Array:
         self.index[array.slots] = number
 
     @cached_property
-    def cost(self) -> tuple[int, int]:
-        """Tables that stay where no closed form fits, then words."""
+    def tables(self) -> int:
+        """How many tables stay because no closed form fits."""
         fitted = [f for of, rows in self.waits() for f in self.writers[of].wait_forms(rows)]
         fitted += [f for of, rows in self.notifies() for f in self.writers[of].notify_forms(rows)]
-        return sum(isinstance(form, Table) for forms in fitted for form in forms), self.size
+        return sum(isinstance(form, Table) for forms in fitted for form in forms)
 
     def waits(self) -> Iterator[tuple[int, WaitRows]]:
         for of, task, slot in self._by_op(self.slots.waiter, self.slots.waiter_slot):
