@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ditron import errors
 from ditron.builder.core import Kernel, kernel
+from ditron.builder.device import DeviceProgram
 from ditron.builder.task import (
     Program,
     Value,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DType",
+    "DeviceProgram",
     "DitronError",
     "Executable",
     "Kernel",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -18,15 +18,16 @@ from xdsl.passes import ModulePass
 
 from ditron.analysis.expand import expand
 from ditron.analysis.report import ProofReport, prove
-from ditron.analysis.symbols import find_task_program, kernels
+from ditron.analysis.symbols import find_task_program, kernels, task_program
 from ditron.backends.base import Backend, Executor
 from ditron.backends.cpu import CPU
+from ditron.builder.device import DeviceProgram
 from ditron.builder.task import Program
 from ditron.errors import InputError, OptionError
 from ditron.ir import task
 from ditron.ir.dominance import check_dominance
 from ditron.passes.lower_to_shmem import TransportName
-from ditron.pipelines import default_pipeline, transport_pipeline
+from ditron.pipelines import default_pipeline, device_pipeline, transport_pipeline
 from ditron.plan.machine import Machine, load_machine
 from ditron.plan.options import Options
 from ditron.plan.placement import Partial, Shard, shard_extent, shard_size
@@ -41,7 +42,7 @@ Tensors = Mapping[str, torch.Tensor]
 
 
 def compile(  # noqa: A001 - the public name, as torch has it
-    program: Program,
+    program: Program | DeviceProgram,
     target: str = "cpu",
     machine: str | None = None,
     options: Options | None = None,
@@ -49,7 +50,7 @@ def compile(  # noqa: A001 - the public name, as torch has it
     """Compile and prove a program.
 
     Args:
-        program: what to compute and how its tensors lie.
+        program: what to compute and how its tensors lie; or, written by hand, how to do it.
         target: what to run on: "cpu".
         machine: a machine's name or YAML file; the target's own by default.
         options: what the user decides instead of ditron.
@@ -64,7 +65,8 @@ def compile(  # noqa: A001 - the public name, as torch has it
     described = load_machine(machine or target)
     _check_machine(program, target, described)
     source = program.ir
-    passes = default_pipeline(options, machine or target)
+    by_hand = isinstance(program, DeviceProgram)
+    passes = device_pipeline(options) if by_hand else default_pipeline(options, machine or target)
     module = source.clone()
     with _no_gc():
         _run_passes(module, passes)
@@ -75,10 +77,11 @@ def compile(  # noqa: A001 - the public name, as torch has it
     backend = BACKENDS[target]
     text = backend.emit(kernels(module).values())
     executor = backend.load(plan, text, options.wait_bound_s)
-    return Executable(Stages(source, [*passes, *lowering]), plan, report, text, executor)
+    stages = Stages(source, [*passes, *lowering])
+    return Executable(stages, plan, report, text, executor, _tensors(program, plan))
 
 
-def _check_machine(program: Program, target: str, machine: Machine) -> None:
+def _check_machine(program: Program | DeviceProgram, target: str, machine: Machine) -> None:
     if machine.target != target:
         raise OptionError(f"machine {machine.name} is for target {machine.target}, not {target}")
     if program.mesh.ranks > machine.max_ranks:
@@ -164,14 +167,17 @@ class Executable:
     """
 
     def __init__(
-        self, stages: Stages, plan: Plan, report: ProofReport, source: str, executor: Executor
+        self,
+        stages: Stages,
+        plan: Plan,
+        report: ProofReport,
+        source: str,
+        executor: Executor,
+        tensors: Iterable[_Tensor],
     ) -> None:
         self.stages, self.plan, self.report, self.kernels = stages, plan, report, source
         self._executor = executor
-        program = find_task_program(stages.source)
-        assert program is not None
-        self._program = program
-        self._tensors = {t.name: t for t in _tensors(program, plan)}
+        self._tensors = {t.name: t for t in tensors}
         weights = [t.name for t in self._tensors.values() if t.role is Role.WEIGHT]
         self._unbound = set(weights)
 
@@ -255,7 +261,7 @@ class Executable:
 
     def _check(self, given: Tensors, wanted: Sequence[str], what: str) -> None:
         specs = {name: self._tensors[name].spec for name in wanted}
-        check_tensors(self._program.program_name, what, specs, given)
+        check_tensors(self.plan.name, what, specs, given)
 
     def _write(self, tensors: Tensors) -> None:
         for name, tensor in tensors.items():
@@ -276,12 +282,17 @@ class Executable:
                 return self.local(name, 0)
 
 
-def _tensors(program: task.ProgramOp, plan: Plan) -> Iterator[_Tensor]:
+def _tensors(program: Program | DeviceProgram, plan: Plan) -> Iterator[_Tensor]:
+    if isinstance(program, DeviceProgram):
+        for name, (role, spec) in program.tensors.items():
+            yield _Tensor(name, spec, name, role)
+        return
+    source = task_program(program.ir)
     outputs = [b.name for b in plan.buffers if b.role is Role.OUTPUT]
-    for op in program.inputs:
+    for op in source.inputs:
         role = Role.WEIGHT if isinstance(op, task.WeightOp) else Role.INPUT
         yield _Tensor(op.tensor_name.data, task.spec_of(op.result), op.tensor_name.data, role)
-    for op, buffer in zip(program.outputs, outputs, strict=True):
+    for op, buffer in zip(source.outputs, outputs, strict=True):
         yield _Tensor(op.tensor_name.data, task.spec_of(op.operand), buffer, Role.OUTPUT)
 
 

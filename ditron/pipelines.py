@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from importlib import import_module
 
 from xdsl.passes import ModulePass
 
+from ditron.errors import OptionError
 from ditron.passes.choose_algorithms import ChooseAlgorithmsPass
 from ditron.passes.decompose_collectives import DecomposeCollectivesPass
 from ditron.passes.elide_waits import ElideWaitsPass
@@ -64,6 +66,23 @@ def default_pipeline(options: Options, machine: str) -> list[ModulePass]:
         InsertSignalsPass(machine),
         ElideWaitsPass(),
     ]
+
+
+def device_pipeline(options: Options) -> list[ModulePass]:
+    """What a program written at the device level still needs: places in the heap.
+
+    Raises:
+        OptionError: options that decide what such a program says itself.
+    """
+    usual, own = Options(), ("wait_bound_s",)
+    names = [f.name for f in fields(Options) if f.name not in own]
+    wrong = [name for name in names if getattr(options, name) != getattr(usual, name)]
+    if wrong:
+        raise OptionError(
+            f"a device program says itself how it runs: leave out option {', '.join(wrong)}"
+        )
+    # Signals written by hand say nothing of buffers that share bytes.
+    return [PlanMemoryPass(reuse=False)]
 
 
 def transport_pipeline(transport: TransportName) -> list[ModulePass]:

@@ -14,8 +14,11 @@ becomes the kernel that runs for every tile of the result.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain, count
 from typing import Any, NoReturn
+
+from xdsl.dialects.builtin import StringAttr
 
 from ditron.builder.kernel_context import Argument, CallContext, Traced, ViewContext
 from ditron.errors import ProgramError
@@ -94,3 +97,18 @@ class Kernel:
 def kernel(function: Callable[..., object]) -> Kernel:
     """Make a tile kernel of a function; see `ditron.builder.core`."""
     return Kernel(function)
+
+
+def distinct_kernel(
+    kernels: dict[str, core.FuncOp], func: core.FuncOp, taken: Collection[str]
+) -> str:
+    """Add a function to others, under a name of its own, unless it is one of them; its name."""
+    wanted = func.kernel_name
+    for name, known in kernels.items():
+        if name.startswith(wanted) and func.body.is_structurally_equivalent(known.body):
+            return name
+    names = chain([wanted], (f"{wanted}_{i}" for i in count(1)))
+    name = next(n for n in names if n not in kernels and n not in taken)
+    func.sym_name = StringAttr(name)
+    kernels[name] = func
+    return name

@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ditron.builder.arguments import (
@@ -26,7 +25,7 @@ from ditron.builder.arguments import (
     as_shape,
     at_user_line,
 )
-from ditron.builder.core import Kernel
+from ditron.builder.core import Kernel, distinct_kernel
 from ditron.errors import PlacementError, ProgramError
 from ditron.ir import core, task
 from ditron.ir.attrs import TensorType
@@ -70,7 +69,7 @@ class Program:
         self._state = _State.NEW
         self._taken: dict[str, str] = {}
         self._outputs: dict[SSAValue, str] = {}
-        self._kernels: dict[str, core.FuncOp] = {}
+        self.kernels: dict[str, core.FuncOp] = {}
         self._op = task.ProgramOp(name, mesh)
         self._op.location = caller_loc()
         self._where = user_line()
@@ -148,21 +147,11 @@ class Program:
         """
         if self._state is not _State.CLOSED:
             self._refuse("its IR is complete when its `with` block has ended", user_line())
-        return ModuleOp([*(func.clone() for func in self._kernels.values()), self._op.clone()])
+        return ModuleOp([*(func.clone() for func in self.kernels.values()), self._op.clone()])
 
     def add_kernel(self, func: core.FuncOp) -> str:
         """Put a traced kernel beside the program; equal ones become one. Returns its name."""
-        for name, known in self._kernels.items():
-            alike = func.body.is_structurally_equivalent(known.body)
-            if alike and name.startswith(func.kernel_name):
-                return name
-        wanted = func.kernel_name
-        numbered = (f"{wanted}_{i}" for i in count(1))
-        taken = {self.name, *self._kernels}
-        name = wanted if wanted not in taken else next(n for n in numbered if n not in taken)
-        func.sym_name = StringAttr(name)
-        self._kernels[name] = func
-        return name
+        return distinct_kernel(self.kernels, func, {self.name})
 
     def reference(
         self, inputs: Mapping[str, torch.Tensor], *, compute: torch.dtype | None = None
