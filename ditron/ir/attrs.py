@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -24,6 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ditron.errors import ProgramError
 from ditron.plan.placement import Mesh, Partial, Placement, Placements, Replicate, Shard, show
+from ditron.plan.prediction import NO_PREDICTION, Prediction
 from ditron.plan.spec import TensorSpec, check_spec
 
 _ELEMENT_TYPES: dict[str, TypeAttribute] = {
@@ -215,7 +217,9 @@ TRANSFERS = ("push", "pull", "in-place")
 class ChoiceAttr(ParametrizedAttribute):
     """How an op is to be carried out, as `choose-algorithms` or the user decided.
 
-    Printed `#task.choice<mesh in-place chunk 64 tile 128x256>`, without what is not chosen.
+    Printed `#task.choice<mesh in-place chunk 64 tile 128x256>`, without what is not chosen. What
+    was predicted may follow: `cost_ns 812400 over "mesh push" 901200 until "4x the rows"`, which is
+    the cost, the next best way and its cost, and a change by which that would win.
     """
 
     name = "task.choice"
@@ -224,13 +228,29 @@ class ChoiceAttr(ParametrizedAttribute):
     transfer_kind: StringAttr
     chunk_rows: IntAttr
     tile_sizes: ArrayAttr[IntAttr]
+    cost: IntAttr
+    over: StringAttr
+    over_cost: IntAttr
+    until: StringAttr
 
     @staticmethod
     def get(
-        algorithm: str = "", transfer: str = "", chunk: int = 0, tile: Sequence[int] = ()
+        algorithm: str = "",
+        transfer: str = "",
+        chunk: int = 0,
+        tile: Sequence[int] = (),
+        prediction: Prediction = NO_PREDICTION,
     ) -> ChoiceAttr:
-        sizes = ArrayAttr(map(IntAttr, tile))
-        return ChoiceAttr(StringAttr(algorithm), StringAttr(transfer), IntAttr(chunk), sizes)
+        return ChoiceAttr(
+            StringAttr(algorithm),
+            StringAttr(transfer),
+            IntAttr(chunk),
+            ArrayAttr(map(IntAttr, tile)),
+            IntAttr(prediction.cost_ns),
+            StringAttr(prediction.over),
+            IntAttr(prediction.over_ns),
+            StringAttr(prediction.until),
+        )
 
     @property
     def algorithm(self) -> str:
@@ -252,27 +272,35 @@ class ChoiceAttr(ParametrizedAttribute):
         """Elements a dimension of the result's tile; () where there is none to choose."""
         return tuple(size.data for size in self.tile_sizes.data)
 
+    @property
+    def prediction(self) -> Prediction:
+        """What the choice was expected to cost, and why it was made."""
+        return Prediction(self.cost.data, self.over.data, self.over_cost.data, self.until.data)
+
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         choice = {"algorithm": "", "transfer": ""}
-        chunk, tile = 0, list[int]()
+        chunk, tile, prediction = 0, list[int](), NO_PREDICTION
         with parser.in_angle_brackets():
             while (word := _optional_dashed_word(parser)) is not None:
                 if word == "chunk":
                     chunk = parser.parse_integer(allow_negative=False)
                 elif word == "tile":
                     tile = parser.parse_dimension_list()
+                elif word in ("cost_ns", "over", "until"):
+                    prediction = _parse_prediction(parser, word, prediction)
                 else:
                     key = "transfer" if word in TRANSFERS else "algorithm"
                     if choice[key]:
                         parser.raise_error(f"{key} given twice: {choice[key]} and {word}")
                     choice[key] = word
-        return ChoiceAttr.get(**choice, chunk=chunk, tile=tile).parameters
+        return ChoiceAttr.get(**choice, chunk=chunk, tile=tile, prediction=prediction).parameters
 
     def print_parameters(self, printer: Printer) -> None:
         words = [self.algorithm, self.transfer]
         words.append(f"chunk {self.chunk}" if self.chunk else "")
         words.append(f"tile {'x'.join(map(str, self.tile))}" if self.tile else "")
+        words.append(str(self.prediction))
         with printer.in_angle_brackets():
             printer.print_string(" ".join(filter(None, words)))
 
@@ -283,6 +311,15 @@ class ChoiceAttr(ParametrizedAttribute):
         if self.chunk < 0 or any(size < 1 for size in self.tile):
             message = f"chunk and tile count elements, got {self.chunk}, {self.tile}"
             raise VerifyException(message)
+
+
+def _parse_prediction(parser: AttrParser, word: str, known: Prediction) -> Prediction:
+    if word == "cost_ns":
+        return replace(known, cost_ns=parser.parse_integer(allow_negative=False))
+    text = parser.parse_str_literal()
+    if word == "until":
+        return replace(known, until=text)
+    return replace(known, over=text, over_ns=parser.parse_integer(allow_negative=False))
 
 
 def _optional_dashed_word(parser: AttrParser) -> str | None:

@@ -24,10 +24,6 @@ Time = Annotated[float, Meta(ge=0)]
 Sizes = tuple[Count, Count]
 
 
-class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a machine file: no field may be misspelt, none changes later."""
-
-
 class LinkKind(StrEnum):
     """How ranks are joined: what `Topology.gbytes_s` is the rate of."""
 
@@ -37,7 +33,7 @@ class LinkKind(StrEnum):
     PCIE = "pcie"  # a rank's port, and what all ports share
 
 
-class Network(_Record):
+class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What joins nodes: a NIC a rank.
 
     Attributes:
@@ -53,7 +49,7 @@ class Network(_Record):
     fence_us: Time
 
 
-class Topology(_Record):
+class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How ranks are joined.
 
     Attributes:
@@ -71,7 +67,7 @@ class Topology(_Record):
     network: Network | None = None
 
 
-class Engine(_Record):
+class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One kind of engine of a device.
 
     Attributes:
@@ -87,7 +83,7 @@ class Engine(_Record):
     start_us: Time = 0.0
 
 
-class Rates(_Record):
+class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a device computes.
 
     Attributes:
@@ -95,18 +91,16 @@ class Rates(_Record):
         memory_gbytes_s: of one device's memory, reads and writes counted.
         operand_gbytes_s: at which the operands of products reach all workers together. A core
             packs them before it multiplies, a GPU loads them meanwhile.
-        pointwise_gelements_s: functions such as silu, elements of the result.
         convert_gelements_s: elements widened to float32 or rounded from it, 0 where that is free.
     """
 
     matrix_tflops: dict[str, Positive]
     memory_gbytes_s: Positive
     operand_gbytes_s: Positive
-    pointwise_gelements_s: Positive
     convert_gelements_s: Time = 0.0
 
 
-class Costs(_Record):
+class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What does not grow with sizes, in us.
 
     Attributes:
@@ -122,7 +116,7 @@ class Costs(_Record):
     fence_us: Time
 
 
-class Cache(_Record):
+class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The last-level cache of a device, and what tiles that do not start together lose by it.
 
     Where tiles wait for their data g tile rows at a time, and the other operand is larger than the
@@ -140,7 +134,7 @@ class SignalKind(StrEnum):
     ADD = "add"
 
 
-class Capabilities(_Record):
+class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What can be done at all; passes ask these and never a machine's name.
 
     Attributes:
@@ -170,7 +164,7 @@ class Capabilities(_Record):
             raise ValueError("remote_add goes with the signal kind `add`")
 
 
-class Machine(_Record):
+class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, eq=False):
     """A machine file.
 
     Attributes:

@@ -1,0 +1,100 @@
+"""What each task of a plan costs on a machine by itself, before anything is shared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ditron.analysis.arrays import longs
+from ditron.plan.cost import US_PER_GB_S, dot_us, far_link, is_serial, spread_factor, stream_us
+from ditron.plan.machine import LinkKind, Machine
+from ditron.plan.tables import Bools, Longs, OpKind, Plan
+
+Floats = npt.NDArray[np.float64]
+
+TRANSFERS = (OpKind.PUT, OpKind.GET, OpKind.COPY)
+
+
+@dataclass(frozen=True)
+class TaskCosts:
+    """One row a task.
+
+    Attributes:
+        us: of a compute task, on its worker or core; 0 for a transfer.
+        transfer: which tasks move data.
+        payload: bytes that a transfer moves.
+        source, target: the ranks whose memory it reads and writes.
+    """
+
+    us: Floats
+    transfer: Bools
+    payload: Longs
+    source: Longs
+    target: Longs
+
+
+def task_costs(plan: Plan, machine: Machine) -> TaskCosts:
+    """Price all tasks of a plan."""
+    tasks = plan.tasks
+    us = np.zeros(len(tasks), np.float64)
+    transfer = np.zeros(len(tasks), np.bool_)
+    payload = np.zeros(len(tasks), np.int64)
+    source, target = longs(tasks.rank).copy(), longs(tasks.rank).copy()
+    start = np.searchsorted(tasks.op, np.arange(len(plan.ops) + 1))
+    first_access = np.searchsorted(plan.accesses.task, np.arange(len(tasks) + 1))
+    for number, op in enumerate(plan.ops):
+        rows = slice(int(start[number]), int(start[number + 1]))
+        if rows.start == rows.stop:
+            continue
+        if op.kind in TRANSFERS:
+            transfer[rows] = True
+            payload[rows] = tasks.bytes[rows] // 2  # read and written
+            source[rows] = plan.accesses.rank[first_access[:-1][rows]]
+            target[rows] = plan.accesses.rank[first_access[:-1][rows] + 1]
+        elif op.kind is OpKind.CALL:
+            us[rows] = _call_us(plan, machine, rows, int(first_access[rows.start]))
+    if not is_serial(machine):
+        us += _remote_us(plan, machine)
+    return TaskCosts(us, transfer, payload, source, target)
+
+
+def _call_us(plan: Plan, machine: Machine, rows: slice, access: int) -> Floats:
+    flops = plan.tasks.flops[rows].astype(np.float64)
+    moved = plan.tasks.bytes[rows].astype(np.float64)
+    dtype = plan.buffers[int(plan.accesses.buffer[access])].dtype
+    if not flops.any():
+        return np.where(moved > 0, stream_us(machine, dtype, moved), machine.costs.task_us)
+    return dot_us(machine, dtype, flops, moved) * _slowdown(plan, machine, rows, access)
+
+
+def _slowdown(plan: Plan, machine: Machine, rows: slice, access: int) -> float:
+    """What a product loses because its tiles start a few rows at a time (see `Cache`)."""
+    accesses, waits = plan.accesses, plan.waits
+    lo, hi = np.searchsorted(waits.task, [rows.start, rows.stop])
+    slots = np.unique(waits.slot[lo:hi][waits.lag[lo:hi] == 0])
+    if is_serial(machine) or not len(slots):
+        return 1.0
+    first = longs(np.searchsorted(accesses.task, np.arange(int(rows.start), int(rows.stop))))
+    starts = np.unique(np.stack([plan.tasks.rank[rows], accesses.lo[first, 0]]), axis=1)
+    weight = plan.buffers[int(accesses.buffer[access + 1])]
+    return spread_factor(machine, weight.size_bytes, starts.shape[1] / len(slots))
+
+
+def _remote_us(plan: Plan, machine: Machine) -> Floats:
+    """What compute tasks pay for reading or writing peers' memory in place, all workers at once."""
+    accesses, tasks = plan.accesses, plan.tasks
+    us = np.zeros(len(tasks), np.float64)
+    if machine.topology.kind is LinkKind.MEMORY:
+        return us
+    calls = np.array([op.kind is OpKind.CALL for op in plan.ops], np.bool_)
+    rank = tasks.rank[accesses.task]
+    there = np.flatnonzero((accesses.rank != rank) & calls[tasks.op[accesses.task]])
+    size = np.array([b.size_bytes // max(int(np.prod(b.capacity)), 1) for b in plan.buffers])
+    moved = np.prod(np.maximum(accesses.hi[there] - accesses.lo[there], 0), axis=1)
+    far = accesses.rank[there] // machine.ranks_a_node != rank[there] // machine.ranks_a_node
+    rate = np.where(far, far_link(machine).gbytes_s, machine.topology.gbytes_s)
+    share = rate * US_PER_GB_S / machine.workers
+    np.add.at(us, accesses.task[there], moved * size[accesses.buffer[there]] / share)
+    return us

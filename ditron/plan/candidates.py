@@ -1,0 +1,251 @@
+"""The ways to carry out a collective and the products beside it, ranked by what they would cost.
+
+`choose-algorithms` turns a program into questions; an answer is every candidate with its price, the
+cheapest first. The same question on the same machine always has the same answer: prices are plain
+float arithmetic, and among equals the one that stands first in the machine file wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TypeVar
+
+from ditron.plan.collective_cost import Message, alone_us, traffic_of
+from ditron.plan.collectives import ALGORITHMS
+from ditron.plan.cost import (
+    NOTHING,
+    GemmShape,
+    TiledCost,
+    core_share,
+    gemm_cost,
+    spread_factor,
+)
+from ditron.plan.machine import Machine
+from ditron.plan.overlap_cost import Price, gather_price, in_turn_price, scatter_price
+from ditron.plan.tables import DTYPE_BYTES
+
+Tile = tuple[int, int]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What the user decided; None is open."""
+
+    algorithm: str | None = None
+    transfer: str | None = None
+    chunk: int | None = None
+    reduce_tile: Tile | None = None
+    tile: Tile | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """A collective with the products that it feeds (all_gather) or drains (reductions).
+
+    Attributes:
+        kind: the collective's name.
+        shape: rows and columns of one rank's shard, the collective's dimension first.
+        dtype: of its elements.
+        ranks: that take part.
+        processes: all ranks of the program.
+        products: on one rank, with the tensor of the collective whole.
+        axis: what the collective's dimension is of the products: "rows", "columns", or "inner"
+            where they sum over it.
+        in_place: users can read the peers' memory shard by shard.
+        fixed: what the user decided.
+    """
+
+    kind: str
+    shape: tuple[int, int]
+    dtype: str
+    ranks: int
+    processes: int
+    products: tuple[GemmShape, ...] = ()
+    axis: str = "rows"
+    in_place: bool = True
+    fixed: Fixed = field(default_factory=Fixed)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way: `chunk` in rows of the collective's dimension, `tile` of the products."""
+
+    algorithm: str
+    transfer: str
+    chunk: int
+    reduce_tile: Tile
+    tile: Tile
+
+    @property
+    def way(self) -> str:
+        """`mesh push`."""
+        return f"{self.algorithm} {self.transfer}"
+
+    def tell(self, *, reduces: bool, multiplies: bool) -> str:
+        """`mesh push chunk 64 tile 128x256`: what a choice says."""
+        words = [self.way, f"chunk {self.chunk}"]
+        words += [f"reduce-tile {show_tile(self.reduce_tile)}"] if reduces else []
+        words += [f"tile {show_tile(self.tile)}"] if multiplies else []
+        return " ".join(words)
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A candidate and what it would cost."""
+
+    candidate: Candidate
+    price: Price
+
+    @property
+    def us(self) -> float:
+        return self.price.overlapped_us
+
+
+def ways(machine: Machine, question: Question) -> list[tuple[str, str]]:
+    """The (algorithm, transfer) pairs that the machine and the program allow, fixed ones only."""
+    fixed = question.fixed
+    direct = machine.peer_pointers and question.in_place
+    return [
+        (algorithm, transfer)
+        for algorithm, transfers in ALGORITHMS[question.kind].items()
+        for transfer in transfers
+        if fixed.algorithm in (None, algorithm)
+        and fixed.transfer in (None, transfer)
+        and (direct or transfer != "in-place")
+    ]
+
+
+@lru_cache(maxsize=512)
+def answer(machine: Machine, question: Question) -> tuple[Priced, ...]:
+    """All candidates with their prices, the cheapest first; none where no closed form is known."""
+    priced = list(_priced(machine, question))
+    return tuple(sorted(priced, key=lambda p: round(p.us, 6)))
+
+
+def _priced(machine: Machine, question: Question) -> Iterator[Priced]:
+    for tile in _tiles(machine, question):
+        whole = _products(machine, question, tile, cut=False)
+        by_shard = _products(machine, question, tile, cut=True)
+        for algorithm, transfer in ways(machine, question):
+            products = by_shard if _cuts(question, transfer, tile) else whole
+            for chunk in _chunks(machine, question, transfer):
+                for reduce_tile in _reduce_tiles(machine, question):
+                    one = Candidate(algorithm, transfer, chunk, reduce_tile, tile)
+                    priced = _price(machine, question, one, products)
+                    if priced is not None:
+                        yield Priced(one, priced)
+
+
+def price(machine: Machine, question: Question, one: Candidate) -> Price | None:
+    """What one candidate would cost; None where no closed form is known."""
+    cut = _cuts(question, one.transfer, one.tile)
+    return _price(machine, question, one, _products(machine, question, one.tile, cut=cut))
+
+
+def _products(machine: Machine, question: Question, tile: Tile, *, cut: bool) -> TiledCost:
+    shards = question.ranks if cut else 1
+    shapes = [replace(p, shards=shards) for p in question.products]
+    return sum((gemm_cost(machine, shape, tile) for shape in shapes), NOTHING)
+
+
+def _cuts(question: Question, transfer: str, tile: Tile) -> bool:
+    """Whether tiles stop at shard boundaries (as `analysis/shards.py` decides)."""
+    if question.axis != "rows":
+        return False
+    in_place = question.kind == "all_gather" and transfer == "in-place"
+    return in_place or 2 * question.shape[0] >= tile[0]
+
+
+def _price(
+    machine: Machine, question: Question, one: Candidate, products: TiledCost
+) -> Price | None:
+    across = max((-(-p.n // one.tile[1]) for p in question.products), default=1)
+    message = Message(
+        question.kind,
+        question.shape,
+        question.dtype,
+        question.ranks,
+        one.chunk,
+        one.reduce_tile,
+        reads=across,
+        processes=question.processes,
+    )
+    traffic = traffic_of(machine, message, one.algorithm, one.transfer)
+    if traffic is None:
+        return None
+    if not question.products:
+        alone = alone_us(machine, question.processes, traffic)
+        total = machine.costs.launch_us + alone
+        return Price(total, total, 0.0, alone)
+    if question.kind != "all_gather":
+        return scatter_price(machine, message, traffic, products)
+    if question.axis == "inner":
+        return in_turn_price(machine, message, traffic, products)
+    slowdown = 1.0
+    if question.axis == "rows" and one.transfer != "in-place":
+        weight_bytes = max(p.weight_bytes for p in question.products)
+        together = (one.chunk or question.shape[0]) / one.tile[0]
+        slowdown = spread_factor(machine, weight_bytes, together)
+    return gather_price(machine, message, traffic, products, slowdown)
+
+
+def _tiles(machine: Machine, question: Question) -> tuple[Tile, ...]:
+    if question.fixed.tile is not None:
+        return (question.fixed.tile,)
+    return _default_first(machine.tile, machine.tiles) if question.products else (machine.tile,)
+
+
+def _reduce_tiles(machine: Machine, question: Question) -> tuple[Tile, ...]:
+    if question.fixed.reduce_tile is not None:
+        return (question.fixed.reduce_tile,)
+    if question.kind == "all_gather":
+        return (machine.reduce_tile,)
+    return _default_first(machine.reduce_tile, machine.reduce_tiles)
+
+
+def _chunks(machine: Machine, question: Question, transfer: str) -> list[int]:
+    """Rows of a transfer; nothing to choose where no gathered tensor is moved."""
+    rows, columns = question.shape
+    if question.fixed.chunk is not None:
+        return [question.fixed.chunk]
+    row_bytes = columns * DTYPE_BYTES[question.dtype]
+    sizes = _default_first(machine.chunk_bytes, machine.chunks)
+    if transfer == "in-place" and question.kind != "all_reduce":
+        sizes = sizes[:1]
+    return list(dict.fromkeys(chunk_rows(rows, row_bytes, size) for size in sizes))
+
+
+def chunk_rows(rows: int, row_bytes: int, chunk_bytes: int) -> int:
+    """Rows of a transfer of at most `chunk_bytes`; at least one, at most all of a shard."""
+    return max(1, min(rows, chunk_bytes // max(row_bytes, 1)))
+
+
+def _default_first(default: T, others: tuple[T, ...]) -> tuple[T, ...]:
+    return (default, *(o for o in others if o != default))
+
+
+@lru_cache(maxsize=512)
+def tile_answer(
+    machine: Machine, products: tuple[GemmShape, ...], ranks: int
+) -> tuple[tuple[Tile, float], ...]:
+    """Tiles for products that no collective stands beside, with what they would cost, in us."""
+    found: list[tuple[Tile, float]] = []
+    for tile in _default_first(machine.tile, machine.tiles):
+        total = sum((gemm_cost(machine, p, tile) for p in products), NOTHING)
+        us = machine.costs.launch_us + total.us / core_share(machine, ranks)
+        found.append((tile, us))
+    return tuple(sorted(found, key=lambda f: round(f[1], 6)))
+
+
+def runner_up(answers: tuple[Priced, ...]) -> Priced | None:
+    """The cheapest candidate that moves the data otherwise than the first, else the second."""
+    others = [a for a in answers[1:] if a.candidate.way != answers[0].candidate.way]
+    return next(iter(others or answers[1:]), None)
+
+
+def show_tile(tile: Tile) -> str:
+    """`128x256`."""
+    return "x".join(map(str, tile))
