@@ -1,0 +1,122 @@
+"""A module as Triton source: one kernel a grid, as a person would have written it.
+
+    device.grid @matmul engine sm in (%p = 4, %m = 2) {
+      %0 = device.view %xg[%p * 128 + %m * 64, 0][64, 256] : ...
+      device.schedule lane[(%p * 2 + %m) mod 4]
+      device.wait %ready[%p * 2 + %m, 1] ge 1
+      device.call @matmul(%0, %1, %2)
+      device.notify %free[0] at %p add 1 after end
+    }
+
+becomes
+
+    @triton.jit(do_not_specialize=["me"])
+    def matmul(xg, w, y, ready, free_at, control, me):
+        for task in range(tl.program_id(0), 8, 4):
+            p = task // 2
+            ...
+            token = wait(control, ready + (p * 2 + m) * 32, done + 1, 0, task, "sys")
+            xg_here = tl.multiple_of(xg + token, 16)
+            ...
+                sums = tl.dot(..., sums)
+            tl.store(...)
+            notify(tl.load(free_at + p).to(tl.pointer_type(tl.int32)), 1, "sys")
+
+A program is a lane of the plan, so that whatever the plan proves of lanes holds: it runs its tasks
+in their order, one after another, and a stream runs its grids in program order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ditron.analysis.expand import evaluate_program
+from ditron.analysis.symbols import device_program, kernels
+from ditron.backends.triton.facts import local_signals
+from ditron.backends.triton.grid import GridKernel, Module
+from ditron.backends.triton.names import RESERVED, Names
+from ditron.backends.triton.targets import Target
+from ditron.errors import PlanError
+from ditron.ir import device
+from ditron.plan.tables import Boundary, Ints, Plan
+from ditron.runtime.gpu_program import Launch, Site, TritonProgram
+
+HEADER = '''"""{name} on {ranks} rank{s}, for {target}. Written by ditron from the program; edit that."""
+
+import triton
+import triton.language as tl
+
+from {library} import {names}
+'''
+
+
+def emit_module(module: ModuleOp, plan: Plan, target: Target) -> TritonProgram:
+    """Source and launches of a module whose plan is `plan`.
+
+    Raises:
+        PlanError: something that Triton code cannot do yet.
+    """
+    check_plan(plan)
+    program = device_program(module)
+    tables: dict[str, Ints] = {}
+    sites: list[Site] = []
+    shared = Module(
+        program=program,
+        funcs=kernels(module),
+        plan=plan,
+        target=target,
+        outer=evaluate_program(program),
+        local=local_signals(plan),
+        tables=tables,
+        sites=sites,
+        functions=Names(RESERVED),
+    )
+    grids = [op for op in program.body.block.ops if isinstance(op, device.GridOp)]
+    texts: list[str] = []
+    launches: list[Launch] = []
+    for number, grid in enumerate(grids):
+        if not grid.dims or all(grid.dims):
+            text, launch = GridKernel(shared, grid, number).emit()
+            texts.append(text)
+            launches.append(launch)
+    source = "\n\n".join([_header(plan, target, texts), *texts])
+    return TritonProgram(source, tuple(launches), tables, tuple(sites))
+
+
+def _header(plan: Plan, target: Target, texts: list[str]) -> str:
+    names = ("AGE", "EPOCH", "notify", "notify_set", "wait")
+    used = [n for n in names if any(f"{n}(" in t or f"+ {n})" in t for t in texts)]
+    text = HEADER.format(
+        name=plan.name,
+        ranks=plan.ranks,
+        s="" if plan.ranks == 1 else "s",
+        target=target.name,
+        library=target.library,
+        names=", ".join(used),
+    )
+    return text if used else text.rpartition("\nfrom ")[0]
+
+
+def check_plan(plan: Plan) -> None:
+    """Refuse what emitted code and launches on two streams cannot do.
+
+    A stream runs its grids one after another, so a task may only wait for grids that come no later
+    in the program than its own.
+    """
+    if plan.boundary is not Boundary.STREAM:
+        raise PlanError(f"{plan.name}: a kernel a grid cannot run persistent launches")
+    if (
+        plan.copies != 1
+        or (plan.slots.copies != 1).any()
+        or any(b.copies > 1 for b in plan.buffers)
+    ):
+        raise PlanError(f"{plan.name}: Triton code of doubled buffers and slots is not there yet")
+    last = np.full(len(plan.slots), -1, np.int64)
+    np.maximum.at(last, plan.notifies.slot, plan.tasks.op[plan.notifies.task])
+    now = plan.waits.lag == 0
+    late = now & (last[plan.waits.slot] > plan.tasks.op[plan.waits.task])
+    if late.any():
+        row = int(np.flatnonzero(late)[0])
+        task = plan.describe_task(int(plan.waits.task[row]))
+        raise PlanError(f"{task} waits for a later grid: on streams that never comes")

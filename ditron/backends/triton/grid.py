@@ -1,0 +1,446 @@
+"""One grid as one Triton kernel: a program a lane, which runs the lane's tasks in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from ditron.backends.triton.blocks import (
+    MOVED_ELEMENTS,
+    Blocks,
+    dot_blocks,
+    has_dots,
+    pointwise_blocks,
+)
+from ditron.backends.triton.expressions import (
+    LEVELS,
+    condition,
+    number,
+    operand,
+)
+from ditron.backends.triton.facts import GridFacts
+from ditron.backends.triton.names import Code, Names
+from ditron.backends.triton.order import Order, lane_order
+from ditron.backends.triton.parameters import TYPES, IndexValues, Parameters
+from ditron.backends.triton.targets import Target
+from ditron.backends.triton.tiles import TileCode, summed_views
+from ditron.backends.triton.views import View, strides_of
+from ditron.errors import PlanError
+from ditron.ir import core, device
+from ditron.ir.index import leaves
+from ditron.ir.locations import op_location
+from ditron.plan.expr import Const, Expr
+from ditron.plan.tables import Ints, Plan
+from ditron.runtime.gpu_program import SLOT_WORDS, Launch, Site
+
+# Bytes that every buffer's address is a multiple of.
+ALIGNMENT = 16
+
+
+@dataclass
+class Module:
+    """What the kernels of one program share."""
+
+    program: device.ProgramOp
+    funcs: dict[str, core.FuncOp]
+    plan: Plan
+    target: Target
+    outer: dict[SSAValue, Ints]
+    local: list[bool]  # by array of signals: only its own rank raises a slot
+    tables: dict[str, Ints]
+    sites: list[Site]
+    functions: Names
+
+    def signals_row(self, signals: SSAValue) -> int:
+        """The row of an array of signals in the plan."""
+        owner = signals.owner
+        assert isinstance(owner, device.SignalsOp)
+        return self.plan.signals.index(owner.label)
+
+
+class GridKernel:
+    """Writes the kernel of one grid."""
+
+    def __init__(self, module: Module, grid: device.GridOp, op: int) -> None:
+        self.module, self.grid, self.op = module, grid, op
+        self.plan = module.plan
+        self.name = module.functions.fresh(grid.label)
+        self.names = Names()
+        self.parameters = Parameters(self.names)
+        self.values = IndexValues(module.program, grid, self.parameters, module.tables)
+        self.facts = GridFacts.of(module.plan, op, grid, module.outer)
+        self.order = lane_order(module.plan, op)
+        self.code = Code()
+        self.blocks = Blocks(())
+        self.reads_epoch = self.reads_age = False
+        self._sizes: dict[str, str] = {}
+        self._order_pointer = ""
+        self.waits = [o for o in grid.body.block.ops if isinstance(o, device.Wait)]
+        self.notifies = [o for o in grid.body.block.ops if isinstance(o, device.Notify)]
+
+    def emit(self) -> tuple[str, Launch]:
+        """The kernel's source, and its launch."""
+        with self.code:
+            self._waits()
+            self._body()
+            for notify in self.notifies:
+                self._notify(notify)
+        inner = self.code.lines
+        self.code = Code()
+        with self.code:
+            self._loop(inner)
+        launch = Launch(
+            kernel=self.name,
+            op=self.op,
+            copies=self.grid.engine.data == "copy",
+            programs=self.order.lanes,
+            warps=self.blocks.warps,
+            stages=self.blocks.stages,
+            arguments=self.parameters.in_order(),
+            waits=len(self.waits),
+            notifies=len(self.notifies),
+            dots=self.blocks.dots,
+        )
+        return self._header(launch) + self.code.text(), launch
+
+    def _header(self, launch: Launch) -> str:
+        names = ", ".join(a.name for a in launch.arguments)
+        scalar = [a.name for a in launch.arguments if not a.type.startswith("*")]
+        jit = f"@triton.jit(do_not_specialize={scalar})" if scalar else "@triton.jit"
+        return f'{jit}\ndef {self.name}({names}):\n    """{self._summary()}"""\n'.replace("'", '"')
+
+    def _summary(self) -> str:
+        body = self.grid.body_op
+        views = [_view_text(v) for v in self.grid.views]
+        match body:
+            case device.Transfer():
+                return f"{views[0]} -> {views[1]}"
+            case device.CallOp():
+                func = self.module.funcs[body.kernel_name]
+                made = [v for i, v in enumerate(views) if func.writes(i)]
+                used = [v for i, v in enumerate(views) if not func.writes(i)]
+                return f"{', '.join(made)} from {', '.join(used)}"
+            case device.AcquireOp():
+                return f"{_buffer_name(body.buffer)} is filled: peers may read it."
+            case device.ReleaseOp():
+                return f"No peer reads or writes {_buffer_name(body.buffer)} any more."
+            case _:
+                raise PlanError(f"no Triton code for {body.name}", op_location(body))
+
+    def _loop(self, inner: Sequence[str]) -> None:
+        """The tasks of a lane around the code of one task."""
+        code, order = self.code, self.order
+        definitions = self.values.define(inner=True)
+        text = "\n".join([*definitions, *inner])
+        loop: list[str]
+        if order.order is not None and order.starts is not None:
+            loop = self._table_loop(order)
+        elif order.tasks > order.lanes:
+            span = f"tl.program_id(0), {order.tasks}, {order.lanes}"
+            loop = [f"for task in range({order.tasks if order.lanes == 1 else span}):"]
+        else:
+            loop = ["task = tl.program_id(0)"] if "task" in text else []
+        outer = self.values.define(inner=False)
+        if self.reads_epoch:
+            code(f"done = tl.load({self.parameters.control()} + EPOCH)  # launches before this one")
+        if self.reads_age:
+            code(f"age = tl.load({self.parameters.control()} + AGE)  # the same, never wrapping")
+        for line in (*outer, *loop):
+            code(line)
+        looping = bool(loop) and loop[-1].endswith(":")
+        if loop and loop[0].startswith("lane"):
+            with code:
+                code(f"task = tl.load({self._order_pointer} + i)")
+        for line in definitions:
+            code(f"    {line}" if looping else line)
+        for line in inner:
+            code(line if looping else line.removeprefix("    "))
+
+    def _table_loop(self, order: Order) -> list[str]:
+        assert order.order is not None
+        assert order.starts is not None
+        tables = self.module.tables
+        tables[f"{self.name}.order"], tables[f"{self.name}.starts"] = order.order, order.starts
+        pointer = self.parameters.table("order", f"{self.name}.order")
+        starts = self.parameters.table("starts", f"{self.name}.starts")
+        me = self.values.use(self._rank_value()) if self.plan.ranks > 1 else ""
+        self._order_pointer = f"{pointer} + {me} * {order.tasks}" if me else pointer
+        lane = f"lane = {me} * {order.lanes + 1} + tl.program_id(0)"
+        return [
+            lane if me else "lane = tl.program_id(0)",
+            f"for i in range(tl.load({starts} + lane), tl.load({starts} + lane + 1)):",
+        ]
+
+    def _rank_value(self) -> SSAValue:
+        ops = self.module.program.body.block.ops
+        return next(o.result for o in ops if isinstance(o, device.RankOp))
+
+    # Waits and notifies.
+
+    def _waits(self) -> None:
+        if not self.waits:
+            return
+        plain = len(self.waits) == 1 and self._plain(self.waits[0])
+        if not plain:
+            self.code("token = 0")
+        for wait in self.waits:
+            self._wait(wait, "=" if plain else "+=")
+
+    def _plain(self, wait: device.Wait) -> bool:
+        many = leaves(wait.args, wait.at)[1]
+        return many == Const(1) and wait.when is None and not wait.launches_back
+
+    def _wait(self, wait: device.Wait, assign: str) -> None:
+        first, many = leaves(wait.args, wait.at)
+        name = _signals_name(wait.signals)
+        row = self.module.signals_row(wait.signals)
+        terms: list[str] = []
+        if wait.launches_back:
+            self.reads_age = True
+            terms.append(f"age >= {wait.launches_back}")
+        if wait.when is not None:
+            terms.append(condition(leaves(wait.when_args, wait.when)[0], self.values))
+        self.code.note(_wait_text(wait, name))
+        depth = self.code.depth
+        if terms:
+            self._if(terms)
+        slot = number(first, self.values)
+        if many != Const(1):
+            slot = self.names.fresh("slot")
+            end = number(first + many, self.values)
+            self.code(f"for {slot} in range({number(first, self.values)}, {end}):")
+            self.code.depth += 1
+        scope = "gpu" if self.module.local[row] else "sys"
+        site = len(self.module.sites)
+        self.module.sites.append(Site(self.op, name))
+        pointer = _offset(self.parameters.signals(name), slot, SLOT_WORDS)
+        want = self._want(wait, row, slot)
+        control, task = self.parameters.control(), "0" if self.order.tasks == 1 else "task"
+        self.code(f'token {assign} wait({control}, {pointer}, {want}, {site}, {task}, "{scope}")')
+        self.code.depth = depth
+
+    def _if(self, terms: Sequence[str]) -> None:
+        many = len(terms) > 1
+        text = " & ".join(f"({t})" if many else t for t in terms)
+        self.code(f"if {text}:")
+        self.code.depth += 1
+
+    def _want(self, wait: device.Wait, row: int, slot: str) -> str:
+        """The word that a wait waits for: q(e - lag) x count + value."""
+        self.reads_epoch = True
+        counts = self.facts.waited_counts(row, wait.launches_back)
+        value = leaves(wait.value_args, wait.value)[0]
+        epoch = f"(done - {wait.launches_back})" if wait.launches_back else "done"
+        if len(counts) > 1:
+            times = f" * {self._count_of(row, slot)}"
+        else:
+            count = int(counts[0]) if len(counts) else 1
+            times = "" if count == 1 else f" * {count}"
+        return f"{epoch}{times} + {operand(value, self.values, LEVELS['+'])}"
+
+    def _count_of(self, row: int, slot: str) -> str:
+        """Increments a launch of a slot of this rank, where slots of one array differ."""
+        name = self.plan.signals[row]
+        mine = self.plan.slots.signals == row
+        key = f"{name}.count"
+        table = self.plan.slots.count[mine].reshape(self.plan.ranks, -1)
+        self.module.tables[key] = table
+        pointer = self.parameters.table(f"{name}_count", key)
+        me = self.values.use(self._rank_value())
+        return f"tl.load({pointer} + {me} * {table.shape[1]} + {slot})"
+
+    def _notify(self, notify: device.Notify) -> None:
+        name = _signals_name(notify.signals)
+        row = self.module.signals_row(notify.signals)
+        depth = self.code.depth
+        self.code.note(_notify_text(notify, name))
+        if notify.when is not None:
+            self._if([condition(leaves(notify.when_args, notify.when)[0], self.values)])
+        slot = number(leaves(notify.args, notify.at)[0], self.values)
+        if self.facts.own_slots(notify):
+            base = self.parameters.signals(name)
+        else:
+            rank = leaves(notify.rank_args, notify.rank)[0]
+            at = self.parameters.signals_at(name)
+            base = _pointer(at, rank, "tl.int32", self.values)
+        scope = "gpu" if self.module.local[row] else "sys"
+        amount = notify.amount.value.data
+        word = _offset(base, slot, SLOT_WORDS)
+        if notify.op.data == "add":
+            self.code(f'notify({word}, {amount}, "{scope}")')
+        else:
+            (count,) = self.facts.set_counts(row)
+            self.reads_epoch = True
+            times = "done" if count == 1 else f"done * {count}"
+            self.code(f'notify_set({word}, {times} + {amount}, "{scope}")')
+        self.code.depth = depth
+
+    # The body.
+
+    def _body(self) -> None:
+        body = self.grid.body_op
+        if isinstance(body, device.HandOverOp):
+            return
+        views = self._views()
+        depth = self.code.depth
+        tiles = TileCode(self.code, self.names, self.values)
+        if isinstance(body, device.Transfer):
+            views = _of_one_size(views)
+            self._guard(views[1:])
+            self.blocks = pointwise_blocks(views[1].capacity, MOVED_ELEMENTS)
+            tiles.transfer(views[0], views[1], self.blocks)
+        else:
+            assert isinstance(body, device.CallOp)
+            func = self.module.funcs[body.kernel_name]
+            written = [v for i, v in enumerate(views) if func.writes(i)]
+            self._guard(written)
+            self.blocks = (
+                dot_blocks(func, written[0].capacity, self.module.target)
+                if has_dots(func)
+                else pointwise_blocks(written[0].capacity)
+            )
+            tiles.call(func, views, self.blocks)
+        self.code.depth = depth
+
+    def _guard(self, written: Sequence[View]) -> None:
+        """Leave out what is masked or has nothing to write."""
+        terms: list[str] = []
+        schedule = self.grid.schedule
+        if self.facts.masked and schedule is not None and schedule.where is not None:
+            terms.append(condition(leaves(schedule.where_args, schedule.where)[0], self.values))
+        if self.facts.empty:
+            sizes = {s for v in written for s, w in zip(v.sizes, v.whole, strict=True) if not w}
+            terms += [f"{size} > 0" for size in sorted(sizes)]
+        if terms:
+            self._if(terms)
+
+    def _views(self) -> list[View]:
+        needed = self._needed_sizes()
+        return [self._view(view, i, needed) for i, view in enumerate(self.grid.views)]
+
+    def _needed_sizes(self) -> set[tuple[int, int]]:
+        """(view, dimension) of the sizes that loops and masks go by."""
+        body = self.grid.body_op
+        wanted = set(range(len(self.grid.views)))
+        summed: set[tuple[int, int]] = set()
+        if isinstance(body, device.CallOp):
+            func = self.module.funcs[body.kernel_name]
+            wanted = {i for i in wanted if func.writes(i)}
+            summed = {(i, 1) for i in summed_views(func)}
+        dims = {i: len(v.result.type.dims) for i, v in enumerate(self.grid.views)}
+        return summed | {(i, d) for i in wanted for d in range(dims[i])}
+
+    def _view(self, view: device.ViewOp, number_: int, needed: set[tuple[int, int]]) -> View:
+        owner = view.buffer.owner
+        assert isinstance(owner, device.BufferOp)
+        type_ = owner.result.type
+        name, dtype = owner.label, type_.dtype
+        at = view.at
+        if at is None:
+            pointer = base = self.parameters.buffer(name, dtype)
+        else:
+            table = self.parameters.buffer_at(name)
+            base, pointer = _pointer(table, at, TYPES[dtype], self.values), f"{name}_peer"
+        if self.waits or at is not None:
+            token = " + token" if self.waits else ""
+            pointer = self.names.fresh(pointer if at is not None else f"{name}_here")
+            self.code(f"{pointer} = tl.multiple_of({base}{token}, {ALIGNMENT})")
+        dims = view.result.type.dims
+        sizes = [
+            self._size(view, number_, d) if (number_, d) in needed else ("", False)
+            for d in range(len(dims))
+        ]
+        return View(
+            buffer=name,
+            pointer=pointer,
+            dtype=dtype,
+            offsets=tuple(view.offset_exprs),
+            sizes=tuple(text for text, _ in sizes),
+            whole=tuple(whole for _, whole in sizes),
+            capacity=dims,
+            strides=strides_of(type_.dims),
+            elements=strides_of((1, *type_.dims))[0],
+        )
+
+    def _size(self, view: device.ViewOp, number_: int, dim: int) -> tuple[str, bool]:
+        """How many elements a view has along a dimension, as code; whether always its capacity."""
+        capacity = view.result.type.dims[dim]
+        real = self.facts.sizes(number_, dim)
+        if (real == capacity).all():
+            return str(capacity), True
+        asked, rest = self.facts.asked(view, dim), self.facts.rest(view, number_, dim)
+        size, left = view.size_exprs[dim], self._rest(view, dim)
+        if (real == asked).all():
+            text = number(size, self.values)
+        elif (real == rest).all():
+            text = number(left, self.values)
+        else:
+            text = f"tl.minimum({number(size, self.values)}, {number(left, self.values)})"
+        if text.isidentifier() or text.isdigit():
+            return text, False
+        if text not in self._sizes:
+            at = len(view.offset_exprs) - 1 - dim
+            self._sizes[text] = self.names.fresh(("width", "height")[at] if at < 2 else "length")
+            self.code(f"{self._sizes[text]} = {text}")
+        return self._sizes[text], False
+
+    def _rest(self, view: device.ViewOp, dim: int) -> Expr:
+        owner = view.buffer.owner
+        assert isinstance(owner, device.BufferOp)
+        extent = owner.extents[dim]
+        if view.at is not None:
+            extent = self.values.at_rank(extent, view.at)
+        return extent - view.offset_exprs[dim]
+
+
+def _of_one_size(views: Sequence[View]) -> list[View]:
+    """The two views of a transfer with the smaller one's sizes for both."""
+    source, target = views
+    sizes = [
+        a if a == b else f"tl.minimum({a}, {b})"
+        for a, b in zip(source.sizes, target.sizes, strict=True)
+    ]
+    whole = [a and b for a, b in zip(source.whole, target.whole, strict=True)]
+    return [View(**{**vars(v), "sizes": tuple(sizes), "whole": tuple(whole)}) for v in views]
+
+
+def _pointer(table: str, rank: Expr, type_: str, values: IndexValues) -> str:
+    at = number(rank, values)
+    place = table if at == "0" else f"{table} + {at}"
+    return f"tl.load({place}).to(tl.pointer_type({type_}))"
+
+
+def _offset(base: str, index: str, words: int) -> str:
+    if index.isdigit():
+        return base if index == "0" else f"{base} + {int(index) * words}"
+    atom = index if index.isidentifier() else f"({index})"
+    return f"{base} + {atom} * {words}"
+
+
+def _signals_name(signals: SSAValue) -> str:
+    owner = signals.owner
+    assert isinstance(owner, device.SignalsOp)
+    return owner.label
+
+
+def _buffer_name(buffer: SSAValue) -> str:
+    owner = buffer.owner
+    assert isinstance(owner, device.BufferOp)
+    return owner.label
+
+
+def _view_text(view: device.ViewOp) -> str:
+    dims = "x".join(map(str, view.result.type.dims))
+    where = " at a peer" if view.peer is not None else ""
+    return f"{_buffer_name(view.buffer)} [{dims}]{where}"
+
+
+def _wait_text(wait: device.Wait, name: str) -> str:
+    lag = wait.launches_back
+    return f"wait for {name}" + (f" of {lag} launch{'es' if lag > 1 else ''} ago" if lag else "")
+
+
+def _notify_text(notify: device.Notify, name: str) -> str:
+    return f"{notify.op.data} {notify.amount.value.data} to {name}"

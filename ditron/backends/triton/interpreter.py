@@ -1,0 +1,272 @@
+"""Runs emitted kernels on the CPU under Triton's interpreter, all ranks' programs interleaved.
+
+Every program of every rank is a greenlet; each atomic may switch to another one, picked by a seed.
+A rank's two streams run their kernels in order, a launch after the other; ranks run freely. It
+finds wrong code, orders and thresholds, not weak-memory faults; the proofs judge those on the plan.
+Needs `greenlet` and `ml_dtypes`, and changes Triton for good: use it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import greenlet
+import torch
+
+from ditron.backends.triton import interpreter_patch as patch
+from ditron.backends.triton.loading import load_source
+from ditron.errors import DeadlockError
+from ditron.plan.dtypes import DTYPES
+from ditron.plan.tables import Plan, Role
+from ditron.runtime.gpu_layout import AGE_WORD, EPOCH_WORD, OLDEST, SPINS_WORD, GpuLayout
+from ditron.runtime.gpu_program import Argument, Launch, TritonProgram, What
+
+Feed = Callable[[str, int, int], torch.Tensor]
+Outputs = dict[tuple[int, str, int], torch.Tensor]
+
+
+class Memory:
+    """All ranks' device memory, filled with NaN, and arguments that point into it."""
+
+    def __init__(self, plan: Plan, program: TritonProgram, epoch: int) -> None:
+        self.plan, self.layout = plan, GpuLayout.of(plan)
+        self.bytes = [
+            torch.full((self.layout.total,), 0xFF, dtype=torch.uint8) for _ in range(plan.ranks)
+        ]
+        self._known: dict[int, torch.Tensor] = {}
+        self.tables = {k: torch.from_numpy(v.copy()) for k, v in program.tables.items()}
+        slots = min([*self.layout.signals.values(), self.layout.control])
+        for rank, memory in enumerate(self.bytes):
+            memory[slots:] = 0
+            control = self.control(rank)
+            control[EPOCH_WORD] = epoch
+            control[AGE_WORD] = min(epoch % (1 << 32), OLDEST)
+            control[SPINS_WORD] = 1 << 30
+            self._start_slots(rank, epoch)
+
+    def _start_slots(self, rank: int, epoch: int) -> None:
+        """Set every slot to what `epoch` launches leave it at."""
+        slots = self.plan.slots
+        for row, name in enumerate(self.plan.signals):
+            mine = (slots.rank == rank) & (slots.signals == row)
+            words = self.words(rank, self.layout.signals[name])
+            for index, count in zip(slots.index[mine], slots.count[mine], strict=True):
+                value = int(count) * epoch % (1 << 32)
+                words[int(index) * 32] = value - (1 << 32) * (value >= 1 << 31)
+
+    def words(self, rank: int, offset: int) -> torch.Tensor:
+        """int32 words from an offset on."""
+        return self.bytes[rank][offset:].view(torch.int32)
+
+    def control(self, rank: int) -> torch.Tensor:
+        """A rank's control words."""
+        return self.words(rank, self.layout.control)
+
+    def buffer(self, name: str, rank: int) -> torch.Tensor:
+        """A rank's buffer, as large as it is there."""
+        buffer = next(b for b in self.plan.buffers if b.name == name)
+        start = self.layout.buffers[name]
+        dtype = getattr(torch, DTYPES[buffer.dtype].torch_name)
+        whole = self.bytes[rank][start : start + buffer.size_bytes].view(dtype)
+        view = whole.view(buffer.capacity)
+        for dim, size in enumerate(buffer.extent[rank]):
+            view = view.narrow(dim, 0, int(size))
+        return view
+
+    def pointer(self, argument: Argument, rank: int) -> object:  # noqa: PLR0911 - one a kind
+        """What a kernel on a rank gets for an argument."""
+        match argument.what:
+            case What.RANK:
+                return rank
+            case What.CONTROL:
+                return self.control(rank)
+            case What.TABLE:
+                return self.tables[argument.of]
+            case What.SIGNALS:
+                return self.words(rank, self.layout.signals[argument.of])
+            case What.SIGNALS_AT:
+                return self._addresses(self.layout.signals[argument.of])
+            case What.BUFFER_AT:
+                return self._addresses(self.layout.buffers[argument.of])
+            case What.BUFFER:
+                dtype = next(b.dtype for b in self.plan.buffers if b.name == argument.of)
+                torch_dtype = getattr(torch, DTYPES[dtype].torch_name)
+                torch_dtype = torch.uint8 if dtype == "bool" else torch_dtype
+                return self.bytes[rank][self.layout.buffers[argument.of] :].view(torch_dtype)
+
+    def _addresses(self, offset: int) -> torch.Tensor:
+        """An offset's address on all ranks; kept, since the interpreter keeps pointers only."""
+        if offset not in self._known:
+            self._known[offset] = torch.tensor([m.data_ptr() + offset for m in self.bytes])
+        return self._known[offset]
+
+
+@dataclass(eq=False)
+class _Program:
+    """One program of a kernel in flight."""
+
+    name: str
+    let: Any
+    index: int
+    count: int
+    polled: tuple[bytes, int] | None = None
+    blocked: int = -1
+
+
+@dataclass
+class _Stream:
+    """Kernels of one rank that run one after another."""
+
+    kernels: Iterator[Launch]
+    running: list[_Program] = field(default_factory=list[_Program])
+
+
+class Scheduler:
+    """Interleaves programs; see the module's docstring."""
+
+    def __init__(
+        self, plan: Plan, program: TritonProgram, source: Path, seed: int, epoch: int
+    ) -> None:
+        self.plan, self.program = plan, program
+        self.memory = Memory(plan, program, epoch)
+        self.module = load_source(source)
+        self.advance = importlib.import_module("ditron.backends.triton.library.common").advance
+        self.rng = random.Random(seed)
+        self.version = 0
+        self.switches = 0
+        self.current: _Program | None = None
+        self.hub = greenlet.getcurrent()
+
+    def run(self, feed: Feed, launches: int) -> Outputs:
+        """Run launches; returns outputs by (launch, buffer, rank)."""
+        patch.after_atomic[:] = [self._after_atomic]
+        outputs: Outputs = {}
+        ranks = [self._rank(rank, feed, launches, outputs) for rank in range(self.plan.ranks)]
+        streams = {rank: next(r) for rank, r in enumerate(ranks)}
+        while streams:
+            for rank in list(streams):
+                left = [self._refill(rank, stream) for stream in streams[rank]]
+                if not any(left):
+                    following = next(ranks[rank], None)
+                    if following is None:
+                        del streams[rank]
+                    else:
+                        streams[rank] = following
+                    self.version += 1
+            live = [(s, p) for ss in streams.values() for s in ss for p in s.running]
+            if live:
+                self._step(live)
+        return outputs
+
+    def _rank(
+        self, rank: int, feed: Feed, launches: int, outputs: Outputs
+    ) -> Iterator[list[_Stream]]:
+        """The streams of each launch of a rank; what the host does lies between."""
+        for launch in range(launches):
+            for buffer in self.plan.buffers:
+                if buffer.role in (Role.INPUT, Role.WEIGHT):
+                    self.memory.buffer(buffer.name, rank).copy_(feed(buffer.name, rank, launch))
+            kernels = self.program.launches
+            yield [_Stream(iter([k for k in kernels if k.copies == s])) for s in (True, False)]
+            self.advance[(1,)](self.memory.control(rank))
+            for buffer in self.plan.buffers:
+                view = self.memory.buffer(buffer.name, rank)
+                if buffer.role is Role.OUTPUT:
+                    outputs[launch, buffer.name, rank] = view.clone()
+                if buffer.role in (Role.INPUT, Role.OUTPUT):
+                    view.view(torch.uint8).fill_(0xFF) if view.numel() else None
+
+    def _refill(self, rank: int, stream: _Stream) -> bool:
+        """Start the next kernel where the last one has ended; whether anything is left."""
+        while not stream.running:
+            kernel = next(stream.kernels, None)
+            if kernel is None:
+                return False
+            stream.running = self._programs(rank, kernel)
+        return True
+
+    def _programs(self, rank: int, kernel: Launch) -> list[_Program]:
+        fn = getattr(self.module, kernel.kernel)
+        body = fn.rewrite()
+        patch.interpreter._patch_lang(body)
+        args = [
+            patch.interpreter._implicit_cvt(self.memory.pointer(a, rank)) for a in kernel.arguments
+        ]
+        return [
+            _Program(
+                f"@{kernel.kernel} on rank {rank}, program {index}",
+                greenlet.greenlet(lambda: body(*args), self.hub),
+                index,
+                kernel.programs,
+            )
+            for index in range(kernel.programs)
+        ]
+
+    def _step(self, live: list[tuple[_Stream, _Program]]) -> None:
+        able = [(s, p) for s, p in live if p.blocked != self.version]
+        if not able:
+            waiting = "; ".join(p.name for _, p in live)
+            raise DeadlockError(f"{self.plan.name}: nothing can run; waiting: {waiting}")
+        stream, program = self.rng.choice(able)
+        self.current = program
+        builder = patch.interpreter.interpreter_builder
+        builder.set_grid_dim(program.count, 1, 1)
+        builder.set_grid_idx(program.index, 0, 0)
+        self.switches += 1
+        program.let.switch()
+        self.current = None
+        if program.let.dead:
+            stream.running.remove(program)
+            self.version += 1
+
+    def _after_atomic(self, changed: bool, address: bytes) -> None:
+        """A program that polls the same word twice, nothing having changed, is set aside."""
+        program = self.current
+        if program is None:
+            return
+        if changed:
+            self.version += 1
+            program.polled = None
+        else:
+            if program.polled == (address, self.version):
+                program.blocked = self.version
+            program.polled = (address, self.version)
+        self.hub.switch()
+
+
+def run_interpreted(
+    plan: Plan,
+    program: TritonProgram,
+    source: Path,
+    feed: Feed | Mapping[tuple[str, int], torch.Tensor],
+    *,
+    seed: int = 0,
+    launches: int = 1,
+    epoch: int = 0,
+) -> Outputs:
+    """Run a program whose source was written to a file.
+
+    Args:
+        plan: what the program was emitted from.
+        program: emitted code.
+        source: the file.
+        feed: the local shard of each (buffer, rank), or a function of (buffer, rank, launch).
+        seed: picks the order.
+        launches: how many launches.
+        epoch: launches that count as done before the first.
+
+    Raises:
+        DeadlockError: no program can go on.
+    """
+
+    def fixed(name: str, rank: int, _: int) -> torch.Tensor:
+        assert isinstance(feed, Mapping)
+        return feed[name, rank]
+
+    scheduler = Scheduler(plan, program, source, seed, epoch)
+    return scheduler.run(feed if callable(feed) else fixed, launches)

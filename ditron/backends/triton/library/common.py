@@ -1,0 +1,61 @@
+"""What waits and notifies share.
+
+A rank's control words (int32, in device memory) are: `EPOCH` launches done so far, modulo 2^32;
+`AGE` the same, but no more than a million, so that it never wraps; `STOP` not 0 once some wait has
+given up; `SPINS` polls after which one does; then the record of the first that did.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+EPOCH: tl.constexpr = tl.constexpr(0)
+AGE: tl.constexpr = tl.constexpr(1)
+STOP: tl.constexpr = tl.constexpr(2)
+SPINS: tl.constexpr = tl.constexpr(3)
+# The record: 1 once it is taken, then site, task, seen, wanted.
+RECORD: tl.constexpr = tl.constexpr(8)
+CONTROL_WORDS = 32
+
+# Polls between two looks at the stop word.
+LOOK: tl.constexpr = tl.constexpr(64)
+OLDEST: tl.constexpr = tl.constexpr(1 << 20)
+
+
+@triton.jit
+def hold(control, word, want, site, task, SCOPE: tl.constexpr):
+    """Poll a signal word, with acquire order, until it has reached `want` or the launch stops.
+
+    Comparison is cyclic. Returns what was seen last.
+    """
+    seen = want - 1
+    polls = 0
+    going = 1
+    while (seen - want < 0) & (going != 0):
+        seen = tl.atomic_add(word, 0, sem="acquire", scope=SCOPE)
+        polls += 1
+        if polls % LOOK == 0:
+            going = tl.where(tl.load(control + STOP, volatile=True) == 0, 1, 0)
+            if polls >= tl.load(control + SPINS):
+                give_up(control, site, task, seen, want)
+                going = 0
+    return seen
+
+
+@triton.jit
+def give_up(control, site, task, seen, want):
+    """Write down which wait ran out, if it is the first, and stop the launch."""
+    if tl.atomic_add(control + RECORD, 1, sem="relaxed", scope="gpu") == 0:
+        tl.store(control + RECORD + 1, site)
+        tl.store(control + RECORD + 2, task)
+        tl.store(control + RECORD + 3, seen)
+        tl.store(control + RECORD + 4, want)
+    tl.atomic_xchg(control + STOP, 1, sem="release", scope="sys")
+
+
+@triton.jit
+def advance(control):
+    """End a launch: the next one begins an epoch later. One program."""
+    tl.store(control + EPOCH, tl.load(control + EPOCH) + 1)
+    tl.store(control + AGE, tl.minimum(tl.load(control + AGE) + 1, OLDEST))

@@ -1,0 +1,94 @@
+"""What a GPU backend makes of a module: kernel source, and what a host launches, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ditron.plan.tables import Ints
+
+# int32 words from one signal slot to the next: each has a cache line of its own.
+SLOT_WORDS = 32
+
+
+class What(StrEnum):
+    """What a kernel's argument is."""
+
+    BUFFER = "buffer"  # this rank's buffer
+    BUFFER_AT = "buffer at"  # int64 [ranks]: the address of a buffer on each rank
+    SIGNALS = "signals"  # this rank's slots, SLOT_WORDS apart
+    SIGNALS_AT = "signals at"  # int64 [ranks]: the address of the slots on each rank
+    TABLE = "table"  # an int32 constant
+    CONTROL = "control"  # this rank's control words (library/common.py)
+    RANK = "rank"  # this rank's number
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a kernel.
+
+    Attributes:
+        name: of the parameter in the source.
+        what: what is passed.
+        of: the buffer, signals or table that it is, by the plan's name.
+        type: Triton's name of its type: "*bf16", "*i64", "i32".
+    """
+
+    name: str
+    what: What
+    of: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch of a rank's program.
+
+    Attributes:
+        kernel: the function's name in the source.
+        op: the grid's row in `Plan.ops`.
+        copies: whether it runs on the stream of transfers, beside the compute stream.
+        programs: how many programs it has, one a lane.
+        warps: warps a program.
+        stages: depth of software pipelining.
+        arguments: in order.
+        waits: places in the code where it waits; likewise `notifies`.
+        dots: products of tiles, each a pipelined loop.
+    """
+
+    kernel: str
+    op: int
+    copies: bool
+    programs: int
+    warps: int
+    stages: int
+    arguments: tuple[Argument, ...]
+    waits: int
+    notifies: int
+    dots: int = 0
+
+
+@dataclass(frozen=True)
+class Site:
+    """A wait in the code, by its number, for reports: the op and the signals it waits on."""
+
+    op: int
+    signals: str
+
+
+@dataclass(frozen=True)
+class TritonProgram:
+    """Emitted code: the same for every rank.
+
+    Attributes:
+        source: Python source of the kernels.
+        launches: in the order of the program.
+        tables: int32 constants by name.
+        sites: every wait by number.
+    """
+
+    source: str
+    launches: tuple[Launch, ...]
+    tables: Mapping[str, Ints] = field(default_factory=dict[str, Ints])
+    sites: tuple[Site, ...] = ()
