@@ -145,10 +145,7 @@ OPTIONS = [
 def test_no_merge_is_left(name: str, options: dict[str, object]):
     slots = plan_slots(plan := scheduled(PROGRAMS[name](3), **options), pair(plan))
     waiters = _waiters(slots)
-    keys = [
-        (int(slots.rank[s]), slots.arrays[slots.array[s]][1], waiters[s])
-        for s in range(len(slots.rank))
-    ]
+    keys = [(int(slots.rank[s]), int(slots.lag[s]), waiters[s]) for s in range(len(slots.rank))]
     assert len(set(keys)) == len(keys)
 
 
@@ -159,7 +156,7 @@ def test_every_edge_has_its_signal(name: str, options: dict[str, object]):
     pairing = pair(plan)
     slots = plan_slots(plan, pairing)
     raised, waiters = defaultdict[int, set[int]](set), _waiters(slots)
-    for task, slot in zip(slots.notifies.task.tolist(), slots.notifies.slot.tolist(), strict=True):
+    for task, slot in zip(slots.event.tolist(), slots.event_slot.tolist(), strict=True):
         raised[slot].add(task)
     assert [len(raised[s]) for s in range(len(slots.rank))] == slots.count.tolist()
     lane, seq = plan.tasks.lane, plan.tasks.seq
@@ -167,7 +164,7 @@ def test_every_edge_has_its_signal(name: str, options: dict[str, object]):
     for before, after, lag in zip(pairing.before, pairing.after, pairing.lag, strict=True):
         last, first = groups.last[before], groups.first[after]
         assert any(
-            slots.arrays[slots.array[s]][1] == lag
+            int(slots.lag[s]) == lag
             and any(lane[t] == lane[last] and seq[t] >= seq[last] for t in raised[s])
             and any(lane[t] == lane[first] and seq[t] <= seq[first] for t in waiters[s])
             for s in range(len(slots.rank))
@@ -178,19 +175,25 @@ def test_an_event_of_an_engine_that_only_sets_has_a_slot_of_its_own():
     plan = scheduled(gemm_rs(3, m=6), algorithm="mesh-push")
     puts = {i for i, op in enumerate(plan.ops) if op.kind == "put"}
     slots = plan_slots(plan, pair(plan), puts)
-    for slot in np.unique(
-        slots.notifies.slot[np.isin(plan.tasks.op[slots.notifies.task], list(puts))]
-    ):
-        assert slots.count[slot] == 1
+    by_puts = np.isin(plan.tasks.op[slots.event], list(puts))
+    assert by_puts.any()
+    assert (slots.count[slots.event_slot[by_puts]] == 1).all()
 
 
-def test_numberings_tell_slots_apart():
-    plan = scheduled(ag_gemm(3), algorithm="mesh-push", chunk_bytes=16)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_numberings_tell_slots_apart(options: dict[str, object]):
+    plan = scheduled(ag_gemm(3), **options)
     slots = plan_slots(plan, pair(plan))
-    for numbering in slots.numberings:
-        names = np.stack([slots.array, slots.rank, numbering], axis=1)
-        assert len(np.unique(names, axis=0)) == len(names)
-        assert numbering.min() >= 0
+    arrays = slots.arrays()
+    # Every slot is in one array; arrays of one op differ in lag.
+    assert sorted(s for a in arrays for s in a.slots.tolist()) == list(range(len(slots.rank)))
+    assert len({(a.op, a.lag) for a in arrays}) == len(arrays)
+    for array in arrays:
+        assert (slots.lag[array.slots] == array.lag).all()
+        for numbering in slots.numberings(array):
+            names = np.stack([slots.rank[array.slots], numbering], axis=1)
+            assert len(np.unique(names, axis=0)) == len(names)
+            assert numbering.min() >= 0
 
 
 def test_queues_are_refused():
@@ -202,6 +205,6 @@ def test_queues_are_refused():
 
 def _waiters(slots: SlotPlan) -> list[frozenset[int]]:
     found: list[set[int]] = [set() for _ in slots.rank]
-    for task, slot in zip(slots.waits.task.tolist(), slots.waits.slot.tolist(), strict=True):
+    for task, slot in zip(slots.waiter.tolist(), slots.waiter_slot.tolist(), strict=True):
         found[slot].add(task)
     return [frozenset(f) for f in found]

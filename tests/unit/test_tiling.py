@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ditron.plan.expr import Arg, evaluate
-from ditron.plan.tiling import extent_of_shard, rest_of, tile_dim
+from ditron.plan.tiling import extent_of_shard, tile_dim
 
 
 def covered(capacity: int, block: int, shards: int) -> list[int]:
@@ -66,9 +66,3 @@ def test_shards_are_those_of_torch_chunk(size: int, ranks: int):
     chunks = [len(c) for c in torch.chunk(torch.zeros(size), ranks)] if size else []
     chunks += [0] * (ranks - len(chunks))
     assert np.broadcast_to(extents, ranks).tolist() == chunks
-
-
-@given(st.integers(0, 20), st.integers(0, 30), st.integers(1, 9))
-def test_rest_is_what_is_left_of_a_block(extent: int, start: int, block: int):
-    rest = evaluate(rest_of(Arg(0), Arg(1), block), [np.array(extent), np.array(start)])
-    assert int(rest) == len(range(extent)[start : start + block])
