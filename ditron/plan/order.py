@@ -151,10 +151,22 @@ def _affine(want: Values, terms: Sequence[Term], number: int) -> Iterator[Term]:
     whole = np.rint(solution).astype(np.int64)
     exact = np.einsum("scj,cj->sc", some[:, chosen], whole) == wanted[:, None]
     for row in np.flatnonzero(exact.all(axis=0)):
-        expr: Expr = Const(0)
-        for term, factor in zip(chosen[row][:-1], whole[row], strict=False):
-            expr = expr + terms[int(term)][0] * int(factor)
-        yield expr + int(whole[row][-1]), columns[:, chosen[row]] @ whole[row]
+        numbers = [int(factor) for factor in whole[row]]
+        exprs = [terms[int(term)][0] for term in chosen[row][:-1]]
+        expr = _weighted(exprs, numbers[:-1], numbers[-1])
+        yield expr, columns[:, chosen[row]] @ whole[row]
+
+
+def _weighted(exprs: Sequence[Expr], factors: Sequence[int], constant: int) -> Expr:
+    """`a * x + c - b * y`: what is taken away comes last."""
+    total: Expr = Const(0)
+    for expr, factor in zip(exprs, factors, strict=True):
+        total = total + expr * max(factor, 0)
+    if total == Const(0):
+        total, constant = Const(constant), 0
+    for expr, factor in zip(exprs, factors, strict=True):
+        total = total - expr * -min(factor, 0)
+    return total + constant
 
 
 def _modular(want: Values, features: Sequence[Term]) -> Iterator[Term]:
