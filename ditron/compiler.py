@@ -231,6 +231,10 @@ class Executable:
             raise InputError(f"no output {name!r}; there is {', '.join(self._of(Role.OUTPUT))}")
         return self._executor.read(self._tensors[name].buffer, rank)
 
+    def tensors(self, role: Role) -> dict[str, TensorSpec]:
+        """What comes in or out in a role, by name."""
+        return {name: self._tensors[name].spec for name in self._of(role)}
+
     def reset(self) -> None:
         """Make the executable usable again after a launch that did not finish."""
         self._executor.reset()

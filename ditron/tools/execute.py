@@ -16,9 +16,10 @@ from ditron.analysis.symbols import find_task_program, kernels
 from ditron.compiler import Executable
 from ditron.errors import OptionError
 from ditron.plan.options import Options
+from ditron.plan.tables import Role
 from ditron.tools.check import Agreement, check_outputs
-from ditron.tools.inputs import load_inputs, make_inputs, split_weights
-from ditron.tools.loading import Source, parse_dump, task_program
+from ditron.tools.inputs import load_inputs, make_inputs, make_tensors, split_weights
+from ditron.tools.loading import Source, parse_dump
 from ditron.tools.show import Decision, decisions, progress
 
 LEVELS = ("task", "device", "shmem")
@@ -76,25 +77,31 @@ def verify(source: Source, target: str, machine: str | None, options: Options) -
 
 def run(source: Source, executable: Executable, request: RunRequest) -> RunResult:
     """Run once, then measure; compare with the references if asked."""
-    program = task_program(source.module, source.path)
-    if request.inputs is None:
+    program = find_task_program(source.module)
+    specs, plan = executable.tensors, executable.plan
+    if program is None and request.check:
+        msg = f"{source.path}: nothing to check against; say which task program it implements"
+        raise OptionError(msg)
+    if request.inputs is not None:
+        tensors = load_inputs(request.inputs)
+    elif program is not None:
         tensors = make_inputs(program, request.seed)
     else:
-        tensors = load_inputs(request.inputs)
-    inputs, weights = split_weights(program, tensors)
-    with progress(f"running {program.program_name} on {program.mesh.ranks} ranks"):
+        tensors = make_tensors(specs(Role.INPUT) | specs(Role.WEIGHT), request.seed)
+    inputs, weights = split_weights(specs(Role.WEIGHT), tensors)
+    with progress(f"running {plan.name} on {plan.ranks} ranks"):
         if weights:
             executable.bind(weights)
         outputs = executable.run(inputs)
-        agreements = (
-            check_outputs(program, tensors, outputs, executable.local) if request.check else []
-        )
+        agreements: list[Agreement] = []
+        if request.check and program is not None:
+            agreements = check_outputs(program, tensors, outputs, executable.local)
         seconds = executable.measure(inputs, repeats=request.repeats) if request.repeats else []
         if request.trace is not None:
             executable.trace(request.trace)
     return RunResult(
-        program.program_name,
-        program.mesh.ranks,
+        plan.name,
+        plan.ranks,
         chosen(source, executable),
         str(executable.report),
         seconds,

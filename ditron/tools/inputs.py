@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import safetensors
@@ -51,6 +51,11 @@ def make_inputs(program: task.ProgramOp, seed: int) -> Tensors:
     }
 
 
+def make_tensors(specs: Mapping[str, TensorSpec], seed: int) -> Tensors:
+    """Tensors by name as `make_inputs` makes them, where it is not known what becomes of them."""
+    return {name: _random(spec, 1, seed, name) for name, spec in specs.items()}
+
+
 def _random(spec: TensorSpec, length: int, seed: int, name: str) -> torch.Tensor:
     dtype: torch.dtype = getattr(torch, DTYPES[spec.dtype].torch_name)
     # Torch's generator takes 32 bits of a seed.
@@ -82,9 +87,8 @@ def _contractions(program: task.ProgramOp) -> dict[SSAValue, int]:
 
 
 def split_weights(
-    program: task.ProgramOp, tensors: Mapping[str, torch.Tensor]
+    names: Collection[str], tensors: Mapping[str, torch.Tensor]
 ) -> tuple[Tensors, Tensors]:
-    """The tensors as (inputs, weights); names that the program lacks count as inputs."""
-    names = {op.tensor_name.data for op in program.inputs if isinstance(op, task.WeightOp)}
+    """The tensors as (inputs, weights), which have these names."""
     inputs = {name: tensor for name, tensor in tensors.items() if name not in names}
     return inputs, {name: tensor for name, tensor in tensors.items() if name in names}

@@ -16,6 +16,7 @@ from xdsl.context import Context
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import ModuleOp
 
+from ditron.builder.device import DeviceProgram
 from ditron.builder.task import Program
 from ditron.errors import DitronError, OptionError, ProgramError
 from ditron.ir import device, task
@@ -45,25 +46,27 @@ class Source:
     """A program to compile, and where it is from."""
 
     path: Path
-    program: Program | ModuleOp
+    program: Program | DeviceProgram | ModuleOp
 
     @property
     def module(self) -> ModuleOp:
         """Its IR."""
-        return self.program.ir if isinstance(self.program, Program) else self.program
+        return self.program if isinstance(self.program, ModuleOp) else self.program.ir
 
     @property
     def lowered(self) -> bool:
         """Whether it is a dump of a stage that has a device program already."""
-        return any(isinstance(op, device.ProgramOp) for op in self.module.ops)
+        if not isinstance(self.program, ModuleOp):
+            return False
+        return any(isinstance(op, device.ProgramOp) for op in self.program.ops)
 
-    def to_compile(self) -> Program:
+    def to_compile(self) -> Program | DeviceProgram:
         """What `dt.compile` takes.
 
         Raises:
             OptionError: a dump without a task program, or with a device program beside it.
         """
-        if isinstance(self.program, Program):
+        if not isinstance(self.program, ModuleOp):
             return self.program
         if self.lowered:
             msg = f"{self.path} is a dump of a lowered stage: `ditron verify` proves it as it is"
@@ -133,15 +136,16 @@ def parse_dump(text: str, name: str) -> ModuleOp:
     return parse_module(ctx, text, name)
 
 
-def _load_python(path: Path, settings: Sequence[str]) -> Program:
+def _load_python(path: Path, settings: Sequence[str]) -> Program | DeviceProgram:
     function = getattr(_run(lambda: _import(path), path), "program", None)
     if not callable(function):
         msg = f"{path} defines no program() that returns a dt.Program"
         raise OptionError(msg)
     arguments = parse_settings(settings, inspect.signature(function))
     program = _run(lambda: function(**arguments), path)
-    if not isinstance(program, Program):
-        msg = f"program() of {path} returned {type(program).__name__}, expected a dt.Program"
+    if not isinstance(program, Program | DeviceProgram):
+        came = type(program).__name__
+        msg = f"program() of {path} returned {came}, expected a dt.Program or dt.DeviceProgram"
         raise OptionError(msg)
     return program
 

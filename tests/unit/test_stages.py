@@ -21,8 +21,7 @@ pytestmark = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.ste
 @pytest.fixture
 def executable(path: Path):
     source = load(path)
-    assert isinstance(source.program, dt.Program)
-    with dt.compile(source.program, target="cpu") as exe:
+    with dt.compile(source.to_compile(), target="cpu") as exe:
         yield exe
 
 
@@ -38,32 +37,36 @@ def test_stages_round_trip(executable: dt.Executable):
 def test_a_level_is_emitted_as_its_last_stage(executable: dt.Executable):
     levels = [level_of(name, text) for name, text in executable.stages.items()]
     assert levels == sorted(levels, key=LEVELS.index)
-    for level in LEVELS:
+    for level in dict.fromkeys(levels):
         text = emit(executable, level)
         last = len(levels) - 1 - levels[::-1].index(level)
         assert text == list(executable.stages.values())[last]
     kernels = emit(executable, "core")
-    assert kernels.startswith("core.func")
-    parse_dump(kernels, "core")
-    assert re.search(r"^def ", emit(executable, "host"), re.MULTILINE)
+    has_kernels = any(op.kind == "call" for op in executable.plan.ops)
+    assert kernels.startswith("core.func") == has_kernels
+    parse_dump(f"builtin.module {{\n{kernels}\n}}", "core")
+    found = re.search(r"^def ", emit(executable, "host"), re.MULTILINE)
+    assert (found is not None) == has_kernels
 
 
 def test_decisions_name_the_users_line(executable: dt.Executable, path: Path):
-    found = chosen(load(path), executable)
-    assert {d.op for d in found} >= {"task.matmul"}
+    source = load(path)
+    found = chosen(source, executable)
+    if isinstance(source.program, dt.DeviceProgram):  # it says itself how it runs
+        assert not found
+        return
+    assert found
     lines = path.read_text().splitlines()
     for decision in found:
         file, _, line = decision.where.rpartition(":")
         assert file == str(path)
         assert "dt." in lines[int(line) - 1]
-    matmul = next(d for d in found if d.op == "task.matmul")
-    assert "dt.matmul" in lines[int(matmul.where.rpartition(":")[2]) - 1]
+        if decision.op == "task.matmul":
+            assert "dt.matmul" in lines[int(line) - 1]
 
 
 def test_compiling_twice_gives_the_same_bytes(executable: dt.Executable, path: Path):
-    again = load(path).program
-    assert isinstance(again, dt.Program)
-    with dt.compile(again, target="cpu") as other:
+    with dt.compile(load(path).to_compile(), target="cpu") as other:
         pairs = itertools.zip_longest(executable.stages.items(), other.stages.items())
         assert all(a == b for a, b in pairs)
         assert emit(executable, "host") == emit(other, "host")

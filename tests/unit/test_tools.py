@@ -61,7 +61,7 @@ def test_inputs_are_seeded_and_scaled(program: task.ProgramOp):
 
 
 def test_weights_are_told_apart(program: task.ProgramOp):
-    inputs, weights = split_weights(program, make_inputs(program, seed=0))
+    inputs, weights = split_weights(["w"], make_inputs(program, seed=0))
     assert (set(inputs), set(weights)) == ({"x", "b"}, {"w"})
 
 
