@@ -23,7 +23,7 @@ def program(m=2048, k=512, tp=4, dtype=dt.bf16) -> dt.DeviceProgram:
         here = d.signals("here", tp)  # slot r: the shard of rank r is in y
         may = d.signals("may", 1)  # the right neighbour's y may be written
 
-        # The host reads y between launches: it has to hand it over before the left neighbour writes.
+        # The host reads y between launches: it hands it over before the left neighbour writes.
         with d.grid("open", engine="host") as g:
             g.acquire(y)
             g.notify(may, 0, at=left)
