@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 WARM_UP = 3
+Gather = Callable[[torch.Tensor, torch.Tensor], object]
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,15 @@ def measure_baseline(sizes: Sizes, repeats: int) -> Baseline:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.pt"
         store = f"file://{folder}/store"
-        mp.spawn(_rank, (sizes, repeats, store, str(result)), nprocs=sizes.ranks)
+        context = multiprocessing.get_context("spawn")
+        arguments = (sizes, repeats, store, str(result))
+        ranks = [
+            context.Process(target=_rank, args=(rank, *arguments)) for rank in range(sizes.ranks)
+        ]
+        for rank in ranks:
+            rank.start()
+        for rank in ranks:
+            rank.join()
         gathered, alone = torch.load(result).tolist()
     return Baseline(gathered, alone)
 
@@ -52,7 +62,8 @@ def _rank(rank: int, sizes: Sizes, repeats: int, store: str, result: str) -> Non
     y = torch.empty(sizes.m, sizes.n // sizes.ranks)
 
     # torch 2.13 renamed it and warns of the old name.
-    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    names = vars(dist)
+    gather = cast(Gather, names.get("all_gather_single", names["all_gather_into_tensor"]))
 
     def gather_then_matmul() -> None:
         gather(rows, x)

@@ -49,16 +49,20 @@ def say(name: str, value: str, note: str = "") -> None:
 
 
 def compile_times() -> None:
-    """`dt.compile` with proofs, at a large size and at half of it."""
+    """`dt.compile` with proofs, at a large size and at half of it, with two tile sizes."""
     m, n, k, ranks = LARGE
     sys.stdout.write(f"dt.compile of AG+GEMM, {ranks} ranks, proofs included\n")
-    for columns in (n // 2, n):
-        program = ag_gemm(m, columns, k, ranks, dt.bf16)
-        start = time.perf_counter()
-        with dt.compile(program, target="cpu") as executable:
-            seconds = time.perf_counter() - start
-            tasks = len(executable.plan.tasks)
-        say(f"({m}, {columns}, {k})", f"{seconds:.3f} s", f"{tasks} tasks")
+    dt.compile(ag_gemm(64, 64, 64, ranks, dt.bf16)).close()  # imports
+    for tile in (None, (128, 256)):
+        for columns in (n // 2, n):
+            program = ag_gemm(m, columns, k, ranks, dt.bf16)
+            start = time.perf_counter()
+            with dt.compile(program, options=dt.Options(tile=tile)) as executable:
+                seconds = time.perf_counter() - start
+                tasks = len(executable.plan.tasks)
+            shown = "x".join(map(str, tile)) if tile else "chosen"
+            note = f"{tasks} tasks, tiles {shown}"
+            say(f"({m}, {columns}, {k})", f"{seconds:.3f} s", note)
 
 
 def launch_latency() -> None:
