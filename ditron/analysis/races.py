@@ -51,13 +51,7 @@ def check_races(plan: Plan, order: HappensBefore | None = None) -> RaceReport:
     proved = order is not None
     order = order or assume_separation(plan)
     place = order.graph.task_order(order.columns)
-    touches = find_touches(order.columns, place, grouped=True)
-    runs = find_runs(touches)
-    # A group of reads may lose an order that its members have.
-    pairs = 0 if runs.interrupted(place).any() else _count_ordered(order, runs)
-    if not pairs:
-        touches = find_touches(order.columns, place, grouped=False)
-        pairs = _count_ordered(order, find_runs(touches), explain=True)
+    touches, pairs = _sweep(order, place)
     # Last, since what lacks a wait most often shows as a race too, and that says more.
     if not proved:
         check_separation(order)
@@ -71,6 +65,18 @@ def check_races(plan: Plan, order: HappensBefore | None = None) -> RaceReport:
         slots=len(plan.slots),
         launches=order.launches,
     )
+
+
+def _sweep(order: HappensBefore, place: Longs) -> tuple[Touches, int]:
+    """Compare all touches, coarsely first; how many pairs that took."""
+    for grouped, coarse in ((True, True), (True, False)):
+        touches = find_touches(order.columns, place, grouped=grouped, coarse=coarse)
+        runs = find_runs(touches)
+        pairs = 0 if runs.interrupted(place).any() else _count_ordered(order, runs)
+        if pairs:
+            return touches, pairs
+    touches = find_touches(order.columns, place, grouped=False, coarse=False)
+    return touches, _count_ordered(order, find_runs(touches), explain=True)
 
 
 def _count_ordered(order: HappensBefore, runs: Runs, *, explain: bool = False) -> int:

@@ -64,7 +64,7 @@ def dot(a: Tags, b: Tags, *, transpose_b: bool = False) -> Tags:
     """Products of cells [.., M, K] and [.., K, N] (or [.., N, K]), summed over K."""
     if transpose_b:
         b = np.swapaxes(b, -1, -2)
-    if a.shape[-1] == 1:
+    if a.shape[-1] == b.shape[-2] == 1:
         return a * b
     return np.matmul(a, b)
 

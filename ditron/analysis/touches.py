@@ -16,8 +16,11 @@ from ditron.analysis.arrivals import Columns
 from ditron.plan.tables import DTYPE_BYTES, Bools, Buffer, Longs, Mode, Plan
 
 # Kinds of touches: reads go with reads, adds with adds, a write goes with nothing. In cells of
-# bytes, what one buffer does goes together: OWNER + its row.
+# bytes, what one buffer does goes together: OWNER + its row; in a coarse cell, what readers do and
+# what writers do: OWNER and OWNER + 1.
 READ, ADD, WRITE, OWNER = 0, 1, 2, 3
+# A buffer is taken coarsely where its touches are more than this for each box, and this at least.
+MANY, MANY_AT_LEAST = 8, 20_000
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -54,8 +57,14 @@ class _Rows:
         return _Rows(self.access[rows], self.first[rows], self.last[rows])
 
 
-def find_touches(columns: Columns, place: Longs, *, grouped: bool) -> Touches:
-    """Every touch of a buffer that is ever written; `place` [T] is the order of tasks."""
+def find_touches(columns: Columns, place: Longs, *, grouped: bool, coarse: bool) -> Touches:
+    """Every touch of a buffer that is ever written; `place` [T] is the order of tasks.
+
+    Grouped, reads of one box by one op on one static lane become one row. Coarsely, where reads
+    meet very many cells (each task reads all that another op's tasks write), a buffer's readers
+    and writers stand against each other in one cell. Either asks for more order than is needed, so
+    what fails has to be looked at without.
+    """
     plan = columns.plan
     accesses = plan.accesses
     live = ~accesses.empty & (accesses.mode != 0)
@@ -69,7 +78,7 @@ def find_touches(columns: Columns, place: Longs, *, grouped: bool) -> Touches:
     rows = _Rows(access, task, task)
     if grouped:
         rows = _group_reads(columns, rows)
-    finder = _Finder(columns, place)
+    finder = _Finder(plan, place, coarse=coarse)
     buffer = accesses.buffer[rows.access]
     for row in np.flatnonzero(written).tolist():
         finder.add_buffer(row, rows[buffer == row])
@@ -147,10 +156,10 @@ def _group_reads(columns: Columns, rows: _Rows) -> _Rows:
 class _Finder:
     """Collects touches buffer by buffer."""
 
-    def __init__(self, columns: Columns, place: Longs) -> None:
-        self._columns = columns
-        self._plan = columns.plan
+    def __init__(self, plan: Plan, place: Longs, *, coarse: bool) -> None:
+        self._plan = plan
         self._place = place
+        self._coarse = coarse
         self._cells = 0
         self._parts: list[tuple[Longs, ...]] = []
 
@@ -160,12 +169,30 @@ class _Finder:
         dims = max(1, len(plan.buffers[buffer].capacity))
         lo, hi = accesses.lo[rows.access, :dims], accesses.hi[rows.access, :dims]
         mode = longs(accesses.mode)[rows.access]
-        index, cell, cells = grid_cells(
-            longs(accesses.rank)[rows.access], lo, hi, (mode & ~int(Mode.READ)) != 0, plan.ranks
-        )
+        rank = longs(accesses.rank)[rows.access]
+        writes = (mode & ~int(Mode.READ)) != 0
+        grid = Grid(rank, lo, hi, writes, plan.ranks)
+        near = np.arange(len(mode))
+        if self._coarse and int(grid.many().sum()) > MANY * len(mode) + MANY_AT_LEAST:
+            near = self._add_whole(rows, rank, writes, plan.buffers[buffer].copies)
+        index, cell = grid.spread(near)
         period = np.full(len(index), plan.buffers[buffer].copies, np.int64)
         self._add(rows[index], cell, mode[index], np.zeros_like(period), period)
-        self._cells += cells
+        self._cells += grid.cells
+
+    def _add_whole(self, rows: _Rows, rank: Longs, writes: Bools, copies: int) -> Longs:
+        """One cell a rank, in which tasks that write stand against those that only read.
+
+        Returns the rows of tasks that write, which are left to compare with each other.
+        """
+        writers = np.zeros(len(self._place), np.bool_)
+        writers[rows.first[writes]] = True
+        writer = writers[rows.first]
+        kind = -np.where(writer, OWNER + 1, OWNER)
+        period = np.full(len(kind), copies, np.int64)
+        self._add(rows, rank, kind, np.zeros_like(period), period)
+        self._cells += self._plan.ranks
+        return np.flatnonzero(writer).astype(np.int64)
 
     def add_shared_bytes(self, group: list[int], rows: _Rows) -> None:
         """Cells of bytes that several buffers share, over all phases of their copies."""
@@ -180,19 +207,16 @@ class _Finder:
         every = np.tile(np.arange(len(access)), period)
         shift = phase % copies[buffer[every]] * size[buffer[every]]
         lo, hi = lo[every] + shift, hi[every] + shift
-        index, cell, cells = grid_cells(
-            longs(plan.accesses.rank)[access][every],
-            lo[:, None],
-            hi[:, None],
-            np.ones(len(every), np.bool_),
-            plan.ranks,
-        )
+        rank = longs(plan.accesses.rank)[access][every]
+        cuts = np.ones(len(every), np.bool_)
+        grid = Grid(rank, lo[:, None], hi[:, None], cuts, plan.ranks)
+        index, cell = grid.spread(np.arange(len(every)))
         owner = OWNER + buffer[every[index]]
-        shared = _cells_of_many(cell, owner, cells)
+        shared = _cells_of_many(cell, owner, grid.cells)
         index, cell, owner = index[shared], cell[shared], owner[shared]
         many = np.full(len(index), period, np.int64)
         self._add(rows[every[index]], cell, -owner, phase[index], many)
-        self._cells += cells
+        self._cells += grid.cells
 
     def _add(self, rows: _Rows, cell: Longs, mode: Longs, phase: Longs, period: Longs) -> None:
         self._parts.append((self._cells + cell, rows.first, rows.last, mode, phase, period))
@@ -234,31 +258,34 @@ def _cells_of_many(cell: Longs, owner: Longs, cells: int) -> Bools:
     return (lowest != highest)[cell]
 
 
-def grid_cells(
-    rank: Longs, lo: Longs, hi: Longs, cuts: Bools, ranks: int
-) -> tuple[Longs, Longs, int]:
-    """Spread boxes over the cells between the edges of those with `cuts`.
+class Grid:
+    """Cells of boxes: between the edges of those with `cuts`. rank [N] owns; lo, hi are [N, D]."""
 
-    Returns for each (box, cell) that meet the box's row and the cell's number, and how many cells
-    there are. rank [N] owns the memory; lo, hi [N, D].
-    """
-    index = np.arange(len(rank))
-    cell = np.zeros(len(rank), np.int64)
-    width = np.ones(ranks, np.int64)
-    for dim in range(lo.shape[1]):
-        span = int(hi[:, dim].max(initial=0)) + 2
-        base = rank * span
-        marks = [np.arange(ranks) * span, base[cuts] + lo[cuts, dim], base[cuts] + hi[cuts, dim]]
-        edges = np.unique(np.concatenate(marks))
-        start = np.searchsorted(edges, np.arange(ranks + 1) * span)
-        size = np.diff(start)
-        first = np.searchsorted(edges, base + lo[:, dim], side="right") - 1
-        end = np.searchsorted(edges, base + hi[:, dim], side="left")
-        many = end - first
-        at = spans(first[index], many[index]) - np.repeat(start[rank[index]], many[index])
-        cell = np.repeat(cell, many[index])
-        index = np.repeat(index, many[index])
-        cell = cell * size[rank[index]] + at
-        width *= size
-    offset = np.cumsum(width) - width
-    return index, offset[rank[index]] + cell, int(width.sum())
+    def __init__(self, rank: Longs, lo: Longs, hi: Longs, cuts: Bools, ranks: int) -> None:
+        self._rank = rank
+        self._dims: list[tuple[Longs, Longs, Longs]] = []  # first cell, cells, cells of each rank
+        for dim in range(lo.shape[1]):
+            span = int(hi[:, dim].max(initial=0)) + 2
+            low, high = rank * span + lo[:, dim], rank * span + hi[:, dim]
+            edges = np.unique(np.concatenate([np.arange(ranks) * span, low[cuts], high[cuts]]))
+            start = np.searchsorted(edges, np.arange(ranks + 1) * span)
+            first = np.searchsorted(edges, low, side="right") - 1
+            many = np.searchsorted(edges, high, side="left") - first
+            self._dims.append((first - start[rank], many, np.diff(start)))
+        width = np.multiply.reduce([size for _, _, size in self._dims])
+        self._offset = np.cumsum(width) - width
+        self.cells = int(width.sum())
+
+    def many(self) -> Longs:
+        """How many cells each box meets."""
+        return np.multiply.reduce([many for _, many, _ in self._dims])
+
+    def spread(self, rows: Longs) -> tuple[Longs, Longs]:
+        """For each (box, cell) that meet: the box, out of `rows`, and the cell's number."""
+        index, cell = rows, np.zeros(len(rows), np.int64)
+        for first, many, size in self._dims:
+            at = spans(first[index], many[index])
+            cell = np.repeat(cell, many[index])
+            index = np.repeat(index, many[index])
+            cell = cell * size[self._rank[index]] + at
+        return index, self._offset[self._rank[index]] + cell

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ditron.analysis import touches
 from ditron.analysis.deadlock import check_deadlock
 from ditron.analysis.happens_before import happens_before
 from ditron.analysis.races import check_races
@@ -48,6 +49,17 @@ def test_what_is_accepted_neither_hangs_nor_races(seed: int):
     if accepted(plan):
         outcome = explore(plan)
         assert outcome is None or outcome.correct
+
+
+@settings(max_examples=100, deadline=None)
+@given(SEEDS)
+def test_coarse_cells_decide_the_same(seed: int):
+    plan = random_plan(random.Random(seed), sensible=0.95)
+    with pytest.MonkeyPatch.context() as patch:
+        fine = verdict(plan)
+        patch.setattr(touches, "MANY", 0)
+        patch.setattr(touches, "MANY_AT_LEAST", -1)
+        assert verdict(plan) == fine
 
 
 @settings(max_examples=60, deadline=None)

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ditron.analysis import touches
 from ditron.analysis.happens_before import happens_before
 from ditron.analysis.races import check_races
 from ditron.errors import RaceError
@@ -189,6 +190,55 @@ def test_one_task_on_two_buffers_that_share_bytes():
     b.tasks.clear()
     b.task("t", 0, b.read(x, 0, (0, 1)), b.write(y, 0, (0, 4)))
     check_races(b.plan())
+
+
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(touches, "MANY", 0)
+    monkeypatch.setattr(touches, "MANY_AT_LEAST", -1)
+
+
+def layers(*, waits: bool = True, last_box: tuple[int, int] = (6, 8)) -> Plan:
+    """Four tasks write a part each, then four read the whole."""
+    b = PlanBuilder()
+    x, done = b.buffer("x", (8,)), b.slot()
+    lanes = [b.lane(0) for _ in range(4)]
+    for i, lane in enumerate(lanes):
+        box = (2 * i, 2 * i + 2) if i < 3 else last_box
+        b.task("write", lane, b.write(x, 0, box), notify=[done])
+    for i, lane in enumerate(lanes):
+        b.task("read", lane, b.read(x, 0, (0, 8)), wait=[done] if waits or i else [])
+    return b.plan()
+
+
+@pytest.mark.usefixtures("coarse")
+def test_readers_of_the_whole_against_its_writers():
+    report = check_races(layers())
+    assert report.touches == 12  # each write in its cell, and eight in the one of the whole
+    assert "@read[0]" in refused(layers(waits=False))
+    assert "@write[3]" in refused(layers(last_box=(5, 8)))
+
+
+@pytest.mark.usefixtures("coarse")
+def test_coarse_cells_that_fail_are_looked_at_in_detail():
+    """The reader of the one half runs beside the writer of the other."""
+    b = PlanBuilder()
+    x, lane, done = b.buffer("x", (4,)), b.lane(0), b.slot()
+    b.task("w", lane, b.write(x, 0, (0, 2)), notify=[done])
+    b.task("w", lane, b.write(x, 0, (2, 4)))
+    b.task("r", b.lane(0), b.read(x, 0, (0, 2)), wait=[done])
+    check_races(b.plan())
+
+
+@pytest.mark.usefixtures("coarse")
+def test_in_place_tasks_in_coarse_cells():
+    b = PlanBuilder()
+    x, lane, other = b.buffer("x", (4,)), b.lane(0), b.lane(0)
+    b.task("scale", lane, b.read(x, 0, (0, 4)), b.write(x, 0, (0, 2)))
+    b.task("write", lane, b.write(x, 0, (2, 4)))
+    check_races(b.plan())
+    b.replace(1, lane=other)
+    assert "@write[0]" in refused(b.plan())
 
 
 def test_copies_of_a_buffer_take_turns():
