@@ -53,7 +53,7 @@ class Launch:
         warps: warps a program.
         stages: depth of software pipelining.
         arguments: in order.
-        waits: places in the code where it waits; likewise `notifies`.
+        waits: numbers of the sites in its code where it waits; likewise `notifies`.
         dots: products of tiles, each a pipelined loop.
     """
 
@@ -64,17 +64,26 @@ class Launch:
     warps: int
     stages: int
     arguments: tuple[Argument, ...]
-    waits: int
-    notifies: int
+    waits: tuple[int, ...]
+    notifies: tuple[int, ...]
     dots: int = 0
 
 
 @dataclass(frozen=True)
 class Site:
-    """A wait in the code, by its number, for reports: the op and the signals it waits on."""
+    """A wait or notify in the code, known by its number in compiled text and in reports.
+
+    Attributes:
+        op: the grid's row in `Plan.ops`.
+        signals: the array that it waits on or raises.
+        waits: whether it is a wait.
+        scope: "sys" where other ranks take part, else "gpu".
+    """
 
     op: int
     signals: str
+    waits: bool
+    scope: str
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,7 @@ class TritonProgram:
         source: Python source of the kernels.
         launches: in the order of the program.
         tables: int32 constants by name.
-        sites: every wait by number.
+        sites: every wait and notify by number.
     """
 
     source: str

@@ -99,8 +99,8 @@ class GridKernel:
             warps=self.blocks.warps,
             stages=self.blocks.stages,
             arguments=self.parameters.in_order(),
-            waits=len(self.waits),
-            notifies=len(self.notifies),
+            waits=self._sites(waits=True),
+            notifies=self._sites(waits=False),
             dots=self.blocks.dots,
         )
         return self._header(launch) + self.code.text(), launch
@@ -179,6 +179,14 @@ class GridKernel:
 
     # Waits and notifies.
 
+    def _site(self, signals: str, scope: str, *, waits: bool) -> int:
+        self.module.sites.append(Site(self.op, signals, waits, scope))
+        return len(self.module.sites) - 1
+
+    def _sites(self, *, waits: bool) -> tuple[int, ...]:
+        mine = enumerate(self.module.sites)
+        return tuple(i for i, s in mine if s.op == self.op and s.waits == waits)
+
     def _waits(self) -> None:
         if not self.waits:
             return
@@ -213,12 +221,11 @@ class GridKernel:
             self.code(f"for {slot} in range({number(first, self.values)}, {end}):")
             self.code.depth += 1
         scope = "gpu" if self.module.local[row] else "sys"
-        site = len(self.module.sites)
-        self.module.sites.append(Site(self.op, name))
+        site = self._site(name, scope, waits=True)
         pointer = _offset(self.parameters.signals(name), slot, SLOT_WORDS)
         want = self._want(wait, row, slot)
         control, task = self.parameters.control(), "0" if self.order.tasks == 1 else "task"
-        self.code(f'token {assign} wait({control}, {pointer}, {want}, {site}, {task}, "{scope}")')
+        self.code(f'token {assign} wait({control}, {pointer}, {want}, {task}, {site}, "{scope}")')
         self.code.depth = depth
 
     def _if(self, terms: Sequence[str]) -> None:
@@ -268,13 +275,14 @@ class GridKernel:
         scope = "gpu" if self.module.local[row] else "sys"
         amount = notify.amount.value.data
         word = _offset(base, slot, SLOT_WORDS)
+        site = self._site(name, scope, waits=False)
         if notify.op.data == "add":
-            self.code(f'notify({word}, {amount}, "{scope}")')
+            self.code(f'notify({word}, {amount}, {site}, "{scope}")')
         else:
             (count,) = self.facts.set_counts(row)
             self.reads_epoch = True
             times = "done" if count == 1 else f"done * {count}"
-            self.code(f'notify_set({word}, {times} + {amount}, "{scope}")')
+            self.code(f'notify_set({word}, {times} + {amount}, {site}, "{scope}")')
         self.code.depth = depth
 
     # The body.

@@ -84,9 +84,11 @@ class _Results:
         return self._handles[index]
 
 
-def _asm(self: Any, text: str, constraints: Any, values: Any, type_: Any, *_: Any) -> Any:
-    result = {**cuda.HOOKS, **hip.HOOKS}[text]
-    return _Results(Handle(np.full(values[0].data.shape, result, np.int32), tl.int32))
+def _asm(self: Any, text: Any, constraints: Any, values: Any, type_: Any, *_: Any) -> Any:
+    known = {**cuda.HOOKS, **hip.HOOKS}
+    kind, number = next(known[start] for start in known if str(text).startswith(start))
+    data = values[number].data if kind == "operand" else np.full_like(values[0].data, number)
+    return _Results(Handle(data.astype(np.int32), tl.int32))
 
 
 def _rmw(self: Any, op: Any, pointer: Any, value: Any, mask: Any, sem: Any, scope: Any) -> Any:

@@ -16,7 +16,7 @@ STOP: tl.constexpr = tl.constexpr(2)
 SPINS: tl.constexpr = tl.constexpr(3)
 # The record: 1 once it is taken, then site, task, seen, wanted.
 RECORD: tl.constexpr = tl.constexpr(8)
-CONTROL_WORDS = 32
+CONTROL_WORDS = 64
 
 # Polls between two looks at the stop word.
 LOOK: tl.constexpr = tl.constexpr(64)
@@ -51,7 +51,7 @@ def give_up(control, site, task, seen, want):
         tl.store(control + RECORD + 2, task)
         tl.store(control + RECORD + 3, seen)
         tl.store(control + RECORD + 4, want)
-    tl.atomic_xchg(control + STOP, 1, sem="release", scope="sys")
+    tl.atomic_or(control + STOP, 1, sem="relaxed", scope="gpu")
 
 
 @triton.jit

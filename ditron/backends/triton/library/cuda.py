@@ -9,31 +9,52 @@ from ditron.backends.triton.library.common import AGE, EPOCH, hold
 
 __all__ = ["AGE", "EPOCH", "notify", "notify_set", "wait"]
 
-_ZERO: tl.constexpr = tl.constexpr("mov.b32 $0, 0;")
-HOOKS = {"mov.b32 $0, 0;": 0}
+# What each piece of assembly gives in the interpreter, by how its text begins: a number, or the
+# place of the operand that it passes on.
+HOOKS: dict[str, tuple[str, int]] = {"mov.b32 $0, 0": ("is", 0), "mov.b32 $0, $1": ("operand", 0)}
 
 
 @triton.jit
-def wait(control, word, want, site, task, SCOPE: tl.constexpr):
+def wait(control, word, want, task, SITE: tl.constexpr, SCOPE: tl.constexpr):
     """Hold this program until a signal word has reached `want`.
 
     Returns a 0 that the compiler cannot see through. It is to be added to every address that the
     wait guards: stock Triton moves loads across a wait that nothing depends on.
     """
-    seen = hold(control, word, want, site, task, SCOPE)
+    seen = hold(control, word, want, SITE, task, SCOPE)
     tl.debug_barrier()
-    return tl.inline_asm_elementwise(_ZERO, "=r,r", [seen], dtype=tl.int32, is_pure=False, pack=1)
+    return tl.inline_asm_elementwise(
+        f"mov.b32 $0, 0; // wait {SITE}",
+        "=r,r",
+        [seen],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
 
 
 @triton.jit
-def notify(word, amount, SCOPE: tl.constexpr):
+def _mark(value, SITE: tl.constexpr):
+    """`value`, by an instruction that tells in the compiled text which notify it belongs to."""
+    return tl.inline_asm_elementwise(
+        f"mov.b32 $0, $1; // notify {SITE}",
+        "=r,r",
+        [value],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def notify(word, amount, SITE: tl.constexpr, SCOPE: tl.constexpr):
     """Add to a signal word, with release order, once the whole program's stores are done."""
     tl.debug_barrier()
-    tl.atomic_add(word, amount, sem="release", scope=SCOPE)
+    tl.atomic_add(word, _mark(amount, SITE), sem="release", scope=SCOPE)
 
 
 @triton.jit
-def notify_set(word, value, SCOPE: tl.constexpr):
+def notify_set(word, value, SITE: tl.constexpr, SCOPE: tl.constexpr):
     """The same, but the word becomes `value`."""
     tl.debug_barrier()
-    tl.atomic_xchg(word, value, sem="release", scope=SCOPE)
+    tl.atomic_xchg(word, _mark(value, SITE), sem="release", scope=SCOPE)
