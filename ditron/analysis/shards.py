@@ -7,7 +7,7 @@ the others may stop at the same boundaries, so that a tile touches one rank's sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import networkx as nx
@@ -23,33 +23,35 @@ Dim = tuple[SSAValue, int]
 class ShardedDims:
     """Dimensions that are shards of a rank somewhere, and among them those to cut into shards.
 
-    Tensors read in place must be cut; others are where a shard is at least half a tile.
+    Each with the number of shards. Tensors read in place must be cut; others are where a shard is
+    at least half a tile.
     """
 
-    sharded: set[Dim]
-    cut: set[Dim]
+    sharded: dict[Dim, int]
+    cut: dict[Dim, int]
 
 
 def sharded_dims(program: task.ProgramOp) -> ShardedDims:
     """The dimensions that a program's collectives move along, and all that are one with them."""
     graph: nx.Graph[Dim] = nx.Graph()
-    moved, wanted = list[Dim](), list[Dim]()
-    ranks = program.mesh.ranks
+    moved, wanted = dict[Dim, int](), dict[Dim, int]()
     for op in program.body.block.ops:
         if isinstance(op, task.ComputeOp):
             graph.add_edges_from(_same_dims(op))
         if isinstance(op, task.CollectiveOp):
-            moved.append((op.result, op.dim_index or 0))
+            dim, ranks = (op.result, op.dim_index or 0), program.mesh.size(op.axis.data)
+            moved[dim] = ranks
             if _should_cut(op, ranks):
-                wanted.append(moved[-1])
+                wanted[dim] = ranks
     return ShardedDims(_classes(graph, moved), _classes(graph, wanted))
 
 
-def _classes(graph: nx.Graph[Dim], dims: Iterable[Dim]) -> set[Dim]:
-    """All dimensions that are one with some of these."""
-    found: set[Dim] = set()
-    for dim in dims:
-        found |= nx.node_connected_component(graph, dim)
+def _classes(graph: nx.Graph[Dim], dims: Mapping[Dim, int]) -> dict[Dim, int]:
+    """All dimensions that are one with some of these, with the most shards of any."""
+    found: dict[Dim, int] = {}
+    for dim, ranks in dims.items():
+        for other in nx.node_connected_component(graph, dim):
+            found[other] = max(ranks, found.get(other, 0))
     return found
 
 
@@ -59,6 +61,14 @@ def _same_dims(op: task.ComputeOp) -> Iterator[tuple[Dim, Dim]]:
         yield (op.lhs, 0), (op.result, 0)
         yield (op.rhs, columns), (op.result, 1)
         yield (op.lhs, 1), (op.rhs, 1 - columns)
+        return
+    if isinstance(op, task.CallOp):
+        for operand, cuts in zip(op.args, op.cuts, strict=True):
+            yield from (
+                ((operand, d), (op.result, along))
+                for d, along in enumerate(cuts)
+                if along is not None
+            )
         return
     shape = task.spec_of(op.result).shape
     for operand in op.operands:

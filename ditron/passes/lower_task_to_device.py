@@ -36,10 +36,11 @@ from ditron.ir.locations import op_location
 from ditron.passes.grids import GridBuilder, Names
 from ditron.passes.tile_kernels import TileBody, build_kernel, dot, pointwise
 from ditron.plan.expr import Expr, as_expr
-from ditron.plan.placement import Shard, shard_size
+from ditron.plan.layout import Layout, axis_stride
+from ditron.plan.placement import shard_size
 from ditron.plan.spec import TensorSpec
 from ditron.plan.tables import Memory, Role
-from ditron.plan.tiling import DimTiling, extent_of_shard, tile_dim
+from ditron.plan.tiling import DimTiling, tile_dim
 
 DEFAULT_TILE = (128, 128)
 
@@ -60,8 +61,8 @@ class LowerTaskToDevicePass(ModulePass):
 class _Lowering:
     def __init__(self, program: task.ProgramOp, module: ModuleOp) -> None:
         self.program, self.module = program, module
-        self.ranks = program.mesh.ranks
-        self.target = device.ProgramOp(program.program_name, self.ranks)
+        self.mesh = program.mesh
+        self.target = device.ProgramOp(program.program_name, self.mesh.ranks)
         self.target.location = program.location
         self.block = self.target.body.block
         self.buffers: dict[SSAValue, SSAValue] = {}
@@ -85,6 +86,8 @@ class _Lowering:
                     self._matmul(op)
                 case task.CollectiveOp():
                     self._collective(op)
+                case task.CallOp():
+                    self._kernel_call(op)
                 case task.ComputeOp():
                     self._pointwise(op)
                 case _:
@@ -98,24 +101,25 @@ class _Lowering:
     def _buffer(self, value: SSAValue, name: str, role: Role, location: LocationAttr) -> SSAValue:
         """The buffer that holds a value on every rank."""
         spec = task.spec_of(value)
-        capacity = [
-            self._room(value, d, size) for d, size in enumerate(_capacity(spec, self.ranks))
-        ]
+        layout = Layout(spec, self.mesh)
+        capacity = [self._room(value, d, c) for d, c in enumerate(layout.capacities())]
         memory = Memory.SYMMETRIC if _meets_collective(value) else Memory.LOCAL
         type_ = device.BufferType.get(capacity, dtype_attr(spec.dtype), memory)
         if name in self.buffer_names:
             numbered = (f"{name}.{i}" for i in count(1))
             name = next(n for n in numbered if n not in self.buffer_names)
         self.buffer_names.add(name)
-        op = device.BufferOp(name, role, _extents(spec, self.ranks, self.me), type_)
+        extents = [layout.extent(d, self.me) for d in range(len(spec.shape))]
+        op = device.BufferOp(name, role, extents, type_)
         self._add(op, location)
         self.buffers[value] = op.result
         return op.result
 
     def _room(self, value: SSAValue, d: int, size: int) -> int:
         """Capacity of a dimension: whole shards where it is cut into them, and at least 1."""
-        if (value, d) in self.dims.sharded and task.spec_of(value).placements[0] != Shard(d):
-            size = shard_size(size, self.ranks) * self.ranks
+        ranks = self.dims.sharded.get((value, d), 1)
+        if not Layout(task.spec_of(value), self.mesh).axes(d):
+            size = shard_size(size, ranks) * ranks
         return max(size, 1)
 
     def _result_buffer(self, op: task.ComputeOp) -> SSAValue:
@@ -137,7 +141,7 @@ class _Lowering:
         spec = task.spec_of(op.operand)
         target = self._buffer(op.operand, name, Role.OUTPUT, op.location)
         self.buffers[op.operand] = source
-        tilings = [tile_dim(c, c) for c in _capacity(spec, self.ranks)]
+        tilings = [tile_dim(c, c) for c in Layout(spec, self.mesh).capacities()]
         grid = GridBuilder(self.names.fresh(f"copy_{name}"), "sm", {}, op.location)
         zero = [as_expr(0)] * len(tilings)
         blocks = [t.block for t in tilings]
@@ -151,7 +155,7 @@ class _Lowering:
         rows, columns = self._tilings(op, spec)
         grid = self._grid(op, (rows, columns))
         m, n = _coords(grid, (rows, columns))
-        k = max(_capacity(task.spec_of(op.lhs), self.ranks)[1], 1)
+        k = max(Layout(task.spec_of(op.lhs), self.mesh).capacity(1), 1)
         at_m, at_n = (rows.offset(m), rows.size(m)), (columns.offset(n), columns.size(n))
         transpose = op.transpose_b is not None
         inner = (as_expr(0), as_expr(k))
@@ -175,6 +179,35 @@ class _Lowering:
         out = grid.view(target, [o for o, _ in spans], [s for _, s in spans], blocks)
         self._call(grid, views, out, pointwise(op))
 
+    def _kernel_call(self, op: task.CallOp) -> None:
+        target = self._result_buffer(op)
+        spec, kernel = task.spec_of(op.result), op.function()
+        tilings = self._tilings(op, spec)
+        grid = self._grid(op, tilings)
+        coords = _coords(grid, tilings)
+        spans = [(t.offset(c), t.size(c)) for t, c in zip(tilings, coords, strict=True)]
+        views: list[SSAValue] = []
+        for value, cuts in zip(op.args, op.cuts, strict=True):
+            operand = task.spec_of(value)
+            parts, blocks = list[tuple[Expr, Expr]](), list[int]()
+            for d, (size, along) in enumerate(zip(operand.shape, cuts, strict=True)):
+                if along is None:
+                    parts.append((as_expr(0), as_expr(max(size, 1))))
+                    blocks.append(max(size, 1))
+                    continue
+                offset, length = spans[along]
+                if spec.placements[0] == Shard(along) and operand.placements[0] != Shard(d):
+                    # A replica beside shards: this rank's part of the whole.
+                    offset = self.me * shard_size(size, self.ranks) + offset
+                parts.append((offset, length))
+                blocks.append(tilings[along].block)
+            views.append(self._view(grid, value, parts, blocks))
+        blocks = [t.block for t in tilings]
+        views.append(grid.view(target, [o for o, _ in spans], [s for _, s in spans], blocks))
+        self.module.body.block.add_op(resized(kernel, grid.name, [v.type.dims for v in views]))
+        grid.add(device.CallOp(grid.name, views))
+        self.block.add_op(grid.finish())
+
     def _operand_view(
         self,
         grid: GridBuilder,
@@ -185,15 +218,16 @@ class _Lowering:
     ) -> SSAValue:
         """The box of a pointwise operand that goes with a tile of the result."""
         spec = task.spec_of(value)
-        mine, parts, blocks = spec.placements[0], list[tuple[Expr, Expr]](), list[int]()
+        whole, there = Layout(spec, self.mesh), Layout(result, self.mesh)
+        parts, blocks = list[tuple[Expr, Expr]](), list[int]()
         for d, (tiling, (offset, size)) in enumerate(zip(tilings, spans, strict=True)):
             if spec.shape[d] == 1 and result.shape[d] != 1:
                 parts.append((as_expr(0), as_expr(1)))
                 blocks.append(1)
                 continue
-            if result.placements[0] == Shard(d) and mine != Shard(d):
+            if there.axes(d) and not whole.axes(d):
                 # A replica beside shards: this rank's rows of the whole.
-                offset = self.me * shard_size(spec.shape[d], self.ranks) + offset
+                offset = there.offset(d, self.me) + offset
             parts.append((offset, size))
             blocks.append(tiling.block)
         return self._view(grid, value, parts, blocks)
@@ -209,8 +243,8 @@ class _Lowering:
             dim=dim,
             size=task.spec_of(op.operand).shape[dim],
             axis=op.axis.data,
-            ranks=self.ranks,
-            stride=1,
+            ranks=self.mesh.size(op.axis.data),
+            stride=axis_stride(self.mesh, self.mesh.index(op.axis.data)),
             choice=op.choice,
         )
         self._add(collective, op.location)
@@ -220,12 +254,12 @@ class _Lowering:
         tile = op.choice.tile if op.choice is not None and op.choice.tile else DEFAULT_TILE
         ndim = len(spec.shape)
         blocks = (1,) * max(ndim - len(tile), 0) + tuple(tile[-ndim:] if ndim else ())
+        layout = Layout(spec, self.mesh)
         shards = [
-            self.ranks if (op.result, d) in self.dims.cut and spec.placements[0] != Shard(d) else 0
-            for d in range(ndim)
+            0 if layout.axes(d) else self.dims.cut.get((op.result, d), 0) for d in range(ndim)
         ]
-        capacity = _capacity(spec, self.ranks)
-        return [tile_dim(c, b, s) for c, b, s in zip(capacity, blocks, shards, strict=True)]
+        sizes = layout.capacities()
+        return [tile_dim(c, b, s) for c, b, s in zip(sizes, blocks, shards, strict=True)]
 
     def _grid(self, op: task.ComputeOp, tilings: Sequence[DimTiling]) -> GridBuilder:
         bounds: dict[str, int] = {}
@@ -251,23 +285,6 @@ class _Lowering:
         self.module.body.block.add_op(kernel)
         grid.add(device.CallOp(grid.name, [*views, out]))
         self.block.add_op(grid.finish())
-
-
-def _capacity(spec: TensorSpec, ranks: int) -> list[int]:
-    """The most that any rank holds of each dimension."""
-    placement = spec.placements[0]
-    return [
-        shard_size(size, ranks) if placement == Shard(d) else size
-        for d, size in enumerate(spec.shape)
-    ]
-
-
-def _extents(spec: TensorSpec, ranks: int, me: Expr) -> list[Expr]:
-    placement = spec.placements[0]
-    return [
-        extent_of_shard(size, ranks, me) if placement == Shard(d) else as_expr(size)
-        for d, size in enumerate(spec.shape)
-    ]
 
 
 def _meets_collective(value: SSAValue) -> bool:
