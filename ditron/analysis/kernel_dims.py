@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
@@ -22,8 +22,11 @@ class SharedDim:
     b_dim: int
 
 
-def shared_dims(kernel: core.FuncOp) -> list[SharedDim]:
-    """Dimensions of views that a kernel cannot tell apart: each with the first of its class."""
+def dim_class(kernel: core.FuncOp) -> Callable[[Dim], Dim]:
+    """What finds, for a dimension of a view or tile, the one that stands for its class.
+
+    The dimensions of a class run over the same indices.
+    """
     root: dict[Dim, Dim] = {}
 
     def find(dim: Dim) -> Dim:
@@ -33,6 +36,12 @@ def shared_dims(kernel: core.FuncOp) -> list[SharedDim]:
 
     for a, b in _same_dims(kernel):
         root[find(b)] = find(a)
+    return find
+
+
+def shared_dims(kernel: core.FuncOp) -> list[SharedDim]:
+    """Dimensions of views that a kernel cannot tell apart: each with the first of its class."""
+    find = dim_class(kernel)
     classes: dict[Dim, Dim] = {}
     shared: list[SharedDim] = []
     args: list[SSAValue] = list(kernel.body.block.args)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from ditron.analysis.cells import Cuts
+from ditron.analysis.kernel_dims import shared_dims
+from ditron.analysis.kernel_tags import run_kernel
 from ditron.analysis.ring import BINARY, Tags, dot, function, input_tags
 from ditron.ir import task
 from ditron.plan.placement import Mesh, Partial, Shard, shard_extent, shard_size
@@ -72,6 +74,12 @@ def _same_dims(op: Operation) -> Iterator[tuple[Dim, Dim]]:
         yield (op.lhs, 0), (op.result, 0)
         yield (op.lhs, 1), (op.rhs, k)
         yield (op.rhs, n), (op.result, 1)
+    elif isinstance(op, task.CallOp):
+        values = (*op.args, op.result)
+        for shared in shared_dims(op.function()):
+            a, b = (values[shared.a], shared.a_dim), (values[shared.b], shared.b_dim)
+            if task.spec_of(a[0]).shape[a[1]] == task.spec_of(b[0]).shape[b[1]]:
+                yield a, b
     elif isinstance(op, task.ComputeOp):
         shape = task.spec_of(op.result).shape
         for operand in op.operands:
@@ -97,6 +105,8 @@ def program_tags(axes: ProgramAxes, cuts: Cuts) -> dict[SSAValue, Tags]:
             case task.MatmulOp():
                 transpose = op.transpose_b is not None
                 tags[op.result] = dot(tags[op.lhs], tags[op.rhs], transpose_b=transpose)
+            case task.CallOp():
+                tags[op.result] = _call_tags(axes, cuts, op, tags)
             case task.BinaryOp():
                 tags[op.result] = BINARY[op.function()](tags[op.lhs], tags[op.rhs])
             case task.UnaryOp():
@@ -106,6 +116,17 @@ def program_tags(axes: ProgramAxes, cuts: Cuts) -> dict[SSAValue, Tags]:
             case _:
                 assert isinstance(op, task.OutputOp), op.name
     return tags
+
+
+def _call_tags(
+    axes: ProgramAxes, cuts: Cuts, op: task.CallOp, tags: Mapping[SSAValue, Tags]
+) -> Tags:
+    """The kernel on the cells of whole tensors."""
+    stored: list[Tags] = []
+    run_kernel(op.function(), lambda view: tags[op.args[view]], lambda _, t: stored.append(t))
+    base = axes.base[op.result]
+    shape = [len(cuts.edges(base + d)) - 1 for d in range(len(task.spec_of(op.result).shape))]
+    return np.broadcast_to(stored[-1], shape)
 
 
 def source_tags(name: str, spec: TensorSpec, edges: list[Longs], mesh: Mesh) -> Tags:

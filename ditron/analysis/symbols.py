@@ -13,6 +13,14 @@ def kernels(module: ModuleOp) -> dict[str, core.FuncOp]:
     return {op.kernel_name: op for op in module.ops if isinstance(op, core.FuncOp)}
 
 
+def called_kernels(module: ModuleOp) -> list[core.FuncOp]:
+    """The kernels that the device program calls, in the order of the module."""
+    called = {
+        op.kernel_name for op in device_program(module).walk() if isinstance(op, device.CallOp)
+    }
+    return [func for name, func in kernels(module).items() if name in called]
+
+
 def find_device_program(module: ModuleOp) -> device.ProgramOp | None:
     """The module's device program, if it has one."""
     return next((op for op in module.ops if isinstance(op, device.ProgramOp)), None)

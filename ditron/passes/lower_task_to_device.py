@@ -27,14 +27,16 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ditron.analysis.shards import sharded_dims
-from ditron.analysis.symbols import find_device_program, task_program
+from ditron.analysis.symbols import find_device_program, kernels, task_program
 from ditron.errors import PlanError
 from ditron.ir import device, task
 from ditron.ir.attrs import dtype_attr
 from ditron.ir.index import Ssa
 from ditron.ir.locations import op_location
 from ditron.passes.grids import GridBuilder, Names
+from ditron.passes.kernel_calls import resized
 from ditron.passes.tile_kernels import TileBody, build_kernel, dot, pointwise
+from ditron.plan.calls import Cuts
 from ditron.plan.expr import Expr, as_expr
 from ditron.plan.layout import Layout, axis_stride
 from ditron.plan.placement import shard_size
@@ -67,7 +69,7 @@ class _Lowering:
         self.block = self.target.body.block
         self.buffers: dict[SSAValue, SSAValue] = {}
         self.dims = sharded_dims(program)
-        self.names = Names({program.program_name})
+        self.names = Names({program.program_name, *kernels(module)})
         self.buffer_names: set[str] = set()
         rank = device.RankOp()
         rank.result.name_hint = "me"
@@ -174,37 +176,30 @@ class _Lowering:
         grid = self._grid(op, tilings)
         coords = _coords(grid, tilings)
         spans = [(t.offset(c), t.size(c)) for t, c in zip(tilings, coords, strict=True)]
-        views = [self._operand_view(grid, v, spec, tilings, spans) for v in op.operands]
+        cuts = [_pointwise_cuts(task.spec_of(value), spec) for value in op.operands]
+        views = [
+            self._operand_view(grid, value, cut, spec, tilings, spans)
+            for value, cut in zip(op.operands, cuts, strict=True)
+        ]
         blocks = [t.block for t in tilings]
         out = grid.view(target, [o for o, _ in spans], [s for _, s in spans], blocks)
         self._call(grid, views, out, pointwise(op))
 
     def _kernel_call(self, op: task.CallOp) -> None:
+        """A user's kernel, at the tile sizes that were chosen."""
         target = self._result_buffer(op)
-        spec, kernel = task.spec_of(op.result), op.function()
+        spec = task.spec_of(op.result)
         tilings = self._tilings(op, spec)
         grid = self._grid(op, tilings)
         coords = _coords(grid, tilings)
         spans = [(t.offset(c), t.size(c)) for t, c in zip(tilings, coords, strict=True)]
-        views: list[SSAValue] = []
-        for value, cuts in zip(op.args, op.cuts, strict=True):
-            operand = task.spec_of(value)
-            parts, blocks = list[tuple[Expr, Expr]](), list[int]()
-            for d, (size, along) in enumerate(zip(operand.shape, cuts, strict=True)):
-                if along is None:
-                    parts.append((as_expr(0), as_expr(max(size, 1))))
-                    blocks.append(max(size, 1))
-                    continue
-                offset, length = spans[along]
-                if spec.placements[0] == Shard(along) and operand.placements[0] != Shard(d):
-                    # A replica beside shards: this rank's part of the whole.
-                    offset = self.me * shard_size(size, self.ranks) + offset
-                parts.append((offset, length))
-                blocks.append(tilings[along].block)
-            views.append(self._view(grid, value, parts, blocks))
+        views = [
+            self._operand_view(grid, value, cuts, spec, tilings, spans)
+            for value, cuts in zip(op.args, op.cuts, strict=True)
+        ]
         blocks = [t.block for t in tilings]
         views.append(grid.view(target, [o for o, _ in spans], [s for _, s in spans], blocks))
-        self.module.body.block.add_op(resized(kernel, grid.name, [v.type.dims for v in views]))
+        self.module.body.block.add_op(resized(op.function(), grid.name, views))
         grid.add(device.CallOp(grid.name, views))
         self.block.add_op(grid.finish())
 
@@ -212,24 +207,26 @@ class _Lowering:
         self,
         grid: GridBuilder,
         value: SSAValue,
+        cuts: Cuts,
         result: TensorSpec,
         tilings: Sequence[DimTiling],
         spans: Sequence[tuple[Expr, Expr]],
     ) -> SSAValue:
-        """The box of a pointwise operand that goes with a tile of the result."""
+        """The box of an operand that goes with a tile of the result; whole where it is not cut."""
         spec = task.spec_of(value)
         whole, there = Layout(spec, self.mesh), Layout(result, self.mesh)
         parts, blocks = list[tuple[Expr, Expr]](), list[int]()
-        for d, (tiling, (offset, size)) in enumerate(zip(tilings, spans, strict=True)):
-            if spec.shape[d] == 1 and result.shape[d] != 1:
-                parts.append((as_expr(0), as_expr(1)))
-                blocks.append(1)
+        for d, along in enumerate(cuts):
+            if along is None:
+                parts.append((as_expr(0), as_expr(max(spec.shape[d], 1))))
+                blocks.append(max(spec.shape[d], 1))
                 continue
-            if there.axes(d) and not whole.axes(d):
+            offset, size = spans[along]
+            if there.axes(along) and not whole.axes(d):
                 # A replica beside shards: this rank's rows of the whole.
-                offset = there.offset(d, self.me) + offset
+                offset = there.offset(along, self.me) + offset
             parts.append((offset, size))
-            blocks.append(tiling.block)
+            blocks.append(tilings[along].block)
         return self._view(grid, value, parts, blocks)
 
     def _collective(self, op: task.CollectiveOp) -> None:
@@ -285,6 +282,12 @@ class _Lowering:
         self.module.body.block.add_op(kernel)
         grid.add(device.CallOp(grid.name, [*views, out]))
         self.block.add_op(grid.finish())
+
+
+def _pointwise_cuts(operand: TensorSpec, result: TensorSpec) -> Cuts:
+    """Each dimension is cut along with the result's, but for those of size 1 that broadcast."""
+    sizes = enumerate(zip(operand.shape, result.shape, strict=True))
+    return tuple(None if mine == 1 != other else d for d, (mine, other) in sizes)
 
 
 def _meets_collective(value: SSAValue) -> bool:
