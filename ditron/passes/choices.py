@@ -178,7 +178,7 @@ class Chooser:
         known, prediction = self._fixed_tile(group), NO_PREDICTION
         if known is None:
             products = tuple(gemm_shape(m, self._mesh) for m in group.matmuls)
-            known = self._machine.tile
+            known = _written_tile(group) or self._machine.tile
             if products:
                 answers = tile_answer(self._machine, products, self._mesh.ranks)
                 (known, us), (other, other_us) = answers[0], answers[-1]
@@ -196,6 +196,15 @@ class Chooser:
             given = self._options.for_op(op.label()).tile
             says = prediction if given is None and isinstance(op, task.MatmulOp) else NO_PREDICTION
             op.choice = ChoiceAttr.get(tile=given or self._tiles[group], prediction=says)
+
+
+def _written_tile(group: TileGroup) -> Tile | None:
+    """The tile that the first of the group's own kernels was written for."""
+    for op in group.ops:
+        if isinstance(op, task.CallOp):
+            *_, rows, columns = (1, *op.function().view_types[-1].dims)
+            return rows, columns
+    return None
 
 
 def _other_tile(question: Question, answers: Sequence[Priced]) -> Prediction:
@@ -223,6 +232,8 @@ def why_not_in_place(op: task.CollectiveOp) -> str | None:
         user = use.operation
         if isinstance(user, task.MatmulOp) and op.dim_index == contracted(user, use.index):
             return f"{user.label()} sums over the gathered dimension"
+        if isinstance(user, task.CallOp) and user.cuts[use.index][op.dim_index] is None:
+            return f"{user.label()} reads the gathered dimension whole"
         if isinstance(user, task.OutputOp):
             return f"it is the output {user.tensor_name.data}"
         if isinstance(user, task.CollectiveOp):
