@@ -45,8 +45,8 @@ from ditron.plan.options import OpOptions, Options
 from ditron.plan.placement import Mesh, Partial, Replicate, Shard
 
 if TYPE_CHECKING:
-    from ditron.compiler import Executable
     from ditron.compiler import compile as compile  # noqa: A004
+    from ditron.executable import Executable
 
 __all__ = [
     "DType",

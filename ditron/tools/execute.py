@@ -13,8 +13,8 @@ from ditron import compiler
 from ditron.analysis.expand import expand
 from ditron.analysis.report import ProofReport, prove
 from ditron.analysis.symbols import find_task_program, kernels
-from ditron.compiler import Executable
 from ditron.errors import OptionError
+from ditron.executable import Executable
 from ditron.plan.options import Options
 from ditron.plan.tables import Role
 from ditron.tools.check import Agreement, check_outputs

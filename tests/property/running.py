@@ -10,14 +10,15 @@ from typing import TypeVar
 import torch
 
 import ditron as dt
-from ditron.compiler import Executable, local_part
 from ditron.errors import OptionError
+from ditron.executable import Executable
 from ditron.ir import task
 from ditron.plan.placement import Partial, Placement, Replicate, Shard, shard_extent
 from ditron.plan.spec import TensorSpec
 from ditron.plan.tables import Plan
 from ditron.runtime.interleave import run_interleaved
 from ditron.runtime.kernels import Kernel, compile_kernels
+from ditron.runtime.sharding import local_box
 from ditron.tools.check import bit_equal
 from tests.property.programs import Case
 from tests.property.rounding import bounded_outputs
@@ -79,7 +80,8 @@ class Trial:
 
         def feed(name: str, rank: int, launch: int) -> torch.Tensor | None:
             spec = specs.get(name)
-            return spec and local_part(spec, whole[launch - 1][name], rank, plan.ranks)
+            mesh = self.case.program.mesh
+            return spec and whole[launch - 1][name][local_box(spec, mesh, rank)]
 
         ran = run_interleaved(plan, self.kernels, feed, seed=seed, launches=launches)
         buffers = {op.tensor_name.data: self._buffer(op) for op in self.case.task.outputs}

@@ -21,7 +21,6 @@ from conftest import alive
 from typer.testing import CliRunner
 
 import ditron as dt
-from ditron.compiler import Executable
 from ditron.errors import (
     DitronError,
     DTypeError,
@@ -34,6 +33,7 @@ from ditron.errors import (
     ProgramError,
     ShapeError,
 )
+from ditron.executable import Executable
 from ditron.tools.cli import app
 
 S0, S1, R = dt.Shard(0), dt.Shard(1), dt.Replicate()

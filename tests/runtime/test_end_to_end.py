@@ -14,8 +14,8 @@ import torch
 from conftest import alive, gone
 
 import ditron as dt
-from ditron.compiler import Executable
 from ditron.errors import InputError, LaunchError, OptionError
+from ditron.executable import Executable
 from ditron.ir import task
 from ditron.runtime.posix import CpuExecutor
 from ditron.tools.check import bit_equal, check_outputs

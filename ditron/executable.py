@@ -1,0 +1,157 @@
+"""A compiled program: tensors in, launches, tensors out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from ditron.analysis.report import ProofReport
+from ditron.backends.base import Executor
+from ditron.errors import InputError, OptionError
+from ditron.plan.placement import Mesh
+from ditron.plan.spec import TensorSpec
+from ditron.plan.tables import Plan, Role
+from ditron.runtime.reference import check_tensors
+from ditron.runtime.sharding import assemble, local_box
+from ditron.stages import Stages
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class BoundTensor:
+    """A tensor of the program and the buffer that holds its local parts."""
+
+    name: str
+    spec: TensorSpec
+    buffer: str
+    role: Role
+
+
+class Executable:
+    """A compiled program. Also a context manager, which closes it.
+
+    Attributes:
+        stages: IR text after each pass.
+        plan: the concrete plan of every rank.
+        report: what was proved, with counts and times.
+        kernels: the emitted source.
+    """
+
+    def __init__(
+        self,
+        stages: Stages,
+        plan: Plan,
+        report: ProofReport,
+        source: str,
+        executor: Executor,
+        mesh: Mesh,
+        tensors: Iterable[BoundTensor],
+    ) -> None:
+        self.stages, self.plan, self.report, self.kernels = stages, plan, report, source
+        self._executor, self._mesh = executor, mesh
+        self._tensors = {t.name: t for t in tensors}
+        weights = [t.name for t in self._tensors.values() if t.role is Role.WEIGHT]
+        self._unbound = set(weights)
+
+    def bind(self, weights: Tensors) -> None:
+        """Put weights in place, once for all runs; again to change some.
+
+        Args:
+            weights: global tensors by name, any of the program's weights.
+
+        Raises:
+            InputError: a name, shape or dtype that the program does not have.
+        """
+        self._check(weights, [n for n in self._of(Role.WEIGHT) if n in weights], "weight")
+        self._write(weights)
+        self._unbound -= weights.keys()
+
+    def run(self, inputs: Tensors) -> dict[str, torch.Tensor]:
+        """Launch once.
+
+        Args:
+            inputs: every input by name: a global tensor of the program's shape and dtype.
+
+        Returns:
+            Every output by name, as a global tensor: shards put together, replicas from rank 0,
+            partial sums added in float32 and rounded once.
+
+        Raises:
+            InputError: tensors that do not fit the program, or weights that are not bound.
+            LaunchError: a rank failed; the executable is unusable until `reset`.
+        """
+        self._place(inputs)
+        self._executor.launch()
+        return {name: self._gather(name) for name in self._of(Role.OUTPUT)}
+
+    def measure(self, inputs: Tensors, repeats: int = 20) -> list[float]:
+        """Seconds of each of some launches, slowest rank, with the inputs already in place."""
+        if repeats < 1:
+            raise OptionError(f"measure takes at least one repeat, got {repeats}")
+        self._place(inputs)
+        return self._executor.measure(repeats)
+
+    def trace(self, path: str | Path) -> None:
+        """Launch once more on the inputs in place; write what ran when as a Chrome trace."""
+        if self._unbound:
+            raise InputError(f"bind {', '.join(sorted(self._unbound))} first")
+        self._executor.trace(path)
+
+    def local(self, name: str, rank: int) -> torch.Tensor:
+        """What a rank holds of an output after the last launch."""
+        if name not in self._of(Role.OUTPUT):
+            raise InputError(f"no output {name!r}; there is {', '.join(self._of(Role.OUTPUT))}")
+        return self._executor.read(self._tensors[name].buffer, rank)
+
+    def tensors(self, role: Role) -> dict[str, TensorSpec]:
+        """What comes in or out in a role, by name."""
+        return {name: self._tensors[name].spec for name in self._of(role)}
+
+    def reset(self) -> None:
+        """Make the executable usable again after a launch that did not finish."""
+        self._executor.reset()
+
+    def close(self) -> None:
+        """End its processes and free its memory."""
+        self._executor.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _of(self, role: Role) -> list[str]:
+        return [t.name for t in self._tensors.values() if t.role is role]
+
+    def _place(self, inputs: Tensors) -> None:
+        if self._unbound:
+            raise InputError(f"bind {', '.join(sorted(self._unbound))} first")
+        self._check(inputs, self._of(Role.INPUT), "input")
+        self._write(inputs)
+
+    def _check(self, given: Tensors, wanted: Sequence[str], what: str) -> None:
+        specs = {name: self._tensors[name].spec for name in wanted}
+        check_tensors(self.plan.name, what, specs, given)
+
+    def _write(self, tensors: Tensors) -> None:
+        for name, whole in tensors.items():
+            tensor = self._tensors[name]
+            for rank in range(self.plan.ranks):
+                part = whole[local_box(tensor.spec, self._mesh, rank)]
+                self._executor.write(tensor.buffer, rank, part)
+
+    def _gather(self, name: str) -> torch.Tensor:
+        spec = self._tensors[name].spec
+        return assemble(spec, self._mesh, lambda rank: self.local(name, rank))
