@@ -22,6 +22,7 @@ SMALL = {
     "02_gemm_rs": ["m=66", "n=40", "k=70", "tp=3"],
     "03_gemm_ar": ["m=7", "n=64", "k=96", "tp=3"],
     "04_mlp": ["tokens=33", "hidden=48", "inner=80", "tp=2"],
+    "09_bias_gelu_kernel": ["m=67", "n=130", "k=33", "tp=3"],
     "10_ring_all_gather": ["m=67", "k=33", "tp=3"],
 }
 
