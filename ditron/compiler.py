@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -13,28 +14,26 @@ from xdsl.passes import ModulePass
 from ditron.analysis.expand import expand
 from ditron.analysis.report import prove
 from ditron.analysis.symbols import (
-    called_kernels,
     find_task_program,
     kernels,
     task_program,
 )
 from ditron.backends.base import Backend
 from ditron.backends.cpu import CPU
+from ditron.backends.triton import GPUS
 from ditron.builder.device import DeviceProgram
 from ditron.builder.task import Program
 from ditron.errors import OptionError
 from ditron.executable import BoundTensor, Executable
 from ditron.ir import task
 from ditron.ir.dominance import check_dominance
-from ditron.passes.lower_to_shmem import TransportName
 from ditron.pipelines import default_pipeline, device_pipeline, transport_pipeline
 from ditron.plan.machine import Machine, load_machine
 from ditron.plan.options import Options
 from ditron.plan.tables import Plan, Role
 from ditron.stages import Stages
 
-BACKENDS: dict[str, Backend] = {"cpu": CPU}
-TRANSPORTS: dict[str, TransportName] = {"cpu": "posix"}
+BACKENDS: dict[str, Backend] = {"cpu": CPU, **GPUS}
 
 
 def compile(  # noqa: A001 - the public name, as torch has it
@@ -47,7 +46,7 @@ def compile(  # noqa: A001 - the public name, as torch has it
 
     Args:
         program: what to compute and how its tensors lie; or, written by hand, how to do it.
-        target: what to run on: "cpu".
+        target: what to run on: "cpu", "cuda"; or an architecture to compile for ("sm_90").
         machine: a machine's name or YAML file; the target's own by default.
         options: what the user decides instead of ditron.
 
@@ -57,30 +56,44 @@ def compile(  # noqa: A001 - the public name, as torch has it
     """
     if target not in BACKENDS:
         raise OptionError(f"no target {target!r}; there is {', '.join(BACKENDS)}")
+    backend = BACKENDS[target]
+    machine = machine or backend.machine
     options = options or Options()
-    described = load_machine(machine or target)
-    _check_machine(program, target, described)
+    described = load_machine(machine)
+    _check_machine(program, backend, described)
     source = program.ir
-    by_hand = isinstance(program, DeviceProgram)
-    passes = device_pipeline(options) if by_hand else default_pipeline(options, machine or target)
+    if isinstance(program, DeviceProgram):
+        passes = device_pipeline(options)
+    else:
+        passes = default_pipeline(_with_lanes(options, described, program.mesh.ranks), machine)
     module = source.clone()
     with _no_gc():
         _run_passes(module, passes)
         plan = expand(module)
         report = prove(plan, kernels(module), find_task_program(module))
-        lowering = transport_pipeline(TRANSPORTS[target])
+        lowering = transport_pipeline(backend.transport)
         _run_passes(module, lowering)
-    backend = BACKENDS[target]
-    text = backend.emit(called_kernels(module))
-    executor = backend.load(plan, text, options.wait_bound_s)
+    built = backend.build(module, plan, options.wait_bound_s)
     stages = Stages(source, [*passes, *lowering])
     tensors = _tensors(program, plan)
-    return Executable(stages, plan, report, text, executor, program.mesh, tensors)
+    return Executable(stages, plan, report, built.source, built.executor, program.mesh, tensors)
 
 
-def _check_machine(program: Program | DeviceProgram, target: str, machine: Machine) -> None:
-    if machine.target != target:
-        raise OptionError(f"machine {machine.name} is for target {machine.target}, not {target}")
+def _with_lanes(options: Options, machine: Machine, ranks: int) -> Options:
+    """The options with as many workers and copy lanes as the machine has, where none are given.
+
+    Workers that are one SM each leave some to the kernels that copy beside them.
+    """
+    compute, copy = machine.engines["sm"].lanes, machine.engines["copy"].lanes
+    copy = options.copy_lanes or copy
+    spare = copy if ranks > 1 and compute > copy else 0
+    return replace(options, workers=options.workers or compute - spare, copy_lanes=copy)
+
+
+def _check_machine(program: Program | DeviceProgram, backend: Backend, machine: Machine) -> None:
+    if machine.target != backend.family:
+        wanted = backend.family
+        raise OptionError(f"machine {machine.name} is for target {machine.target}, not {wanted}")
     if program.mesh.ranks > machine.max_ranks:
         raise OptionError(
             f"{program.mesh} has {program.mesh.ranks} ranks, machine {machine.name} at most"

@@ -62,7 +62,7 @@ def default_pipeline(options: Options, machine: str) -> list[ModulePass]:
         DecomposeCollectivesPass(),
         OrderTilesPass("natural" if options.order == "natural" else "arrival"),
         PlanMemoryPass(reuse=options.reuse_memory is not False),
-        ScheduleTasksPass(workers=options.workers, copy_lanes=options.copy_lanes),
+        ScheduleTasksPass(workers=options.workers or 1, copy_lanes=options.copy_lanes or 1),
         InsertSignalsPass(machine),
         ElideWaitsPass(),
     ]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import torch
+from xdsl.dialects.builtin import ModuleOp
 
-from ditron.ir.core import FuncOp
+from ditron.passes.lower_to_shmem import TransportName
 from ditron.plan.tables import Plan
 
 
@@ -46,9 +47,28 @@ class Executor(Protocol):
 
 
 @dataclass(frozen=True)
+class Built:
+    """What a backend makes of a module: readable source, and what runs it."""
+
+    source: str
+    executor: Executor
+
+
+@dataclass(frozen=True)
 class Backend:
-    """A target: `emit` makes source of core kernels (same IR, same text), `load` runs a plan."""
+    """A target.
+
+    Attributes:
+        name: as users say it.
+        family: what a machine's `target` has to be.
+        machine: the machine that is meant when none is named.
+        transport: how transfers and signals are carried out.
+        build: emits the kernels of a lowered module with its plan (same IR, same text) and loads
+            them; the number bounds waits, in seconds.
+    """
 
     name: str
-    emit: Callable[[Iterable[FuncOp]], str]
-    load: Callable[[Plan, str, float], Executor]  # plan, kernel source, bound of waits in s
+    family: str
+    machine: str
+    transport: TransportName
+    build: Callable[[ModuleOp, Plan, float], Built]

@@ -50,8 +50,8 @@ class Options(OpOptions):
         deterministic: fixes the order of every accumulation (the only mode so far).
     """
 
-    workers: int = 1
-    copy_lanes: int = 1
+    workers: int | None = None
+    copy_lanes: int | None = None
     order: str | None = None
     fusion: bool | None = None
     reuse_memory: bool | None = None
@@ -64,7 +64,7 @@ class Options(OpOptions):
         if self.order not in (None, "natural", "arrival"):
             raise OptionError(f'order is "natural" or "arrival", got {self.order!r}')
         for name in ("workers", "copy_lanes"):
-            if getattr(self, name) < 1:
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise OptionError(f"{name} is at least 1, got {getattr(self, name)}")
         if self.wait_bound_s <= 0:
             raise OptionError(f"wait_bound_s is positive, got {self.wait_bound_s}")

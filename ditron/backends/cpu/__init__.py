@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from ditron.backends.base import Backend, Executor
+from xdsl.dialects.builtin import ModuleOp
+
+from ditron.analysis.symbols import called_kernels
+from ditron.backends.base import Backend, Built
 from ditron.backends.cpu.emit import emit_kernels
 from ditron.plan.tables import Plan
 from ditron.runtime.posix import CpuExecutor
 
 
-def _load(plan: Plan, source: str, wait_bound_s: float) -> Executor:
-    return CpuExecutor(plan, source, wait_bound_s=wait_bound_s)
+def _build(module: ModuleOp, plan: Plan, wait_bound_s: float) -> Built:
+    source = emit_kernels(called_kernels(module))
+    return Built(source, CpuExecutor(plan, source, wait_bound_s=wait_bound_s))
 
 
-CPU = Backend("cpu", emit_kernels, _load)
+CPU = Backend("cpu", "cpu", "cpu", "posix", _build)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ditron.backends.triton.loading import load_source
 from ditron.backends.triton.targets import Target
 from ditron.errors import OptionError
 from ditron.runtime.gpu_program import Launch
+from ditron.runtime.gpu_source import load_source
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ def compile_kernels(path: Path, launches: Iterable[Launch], target: Target) -> l
         OptionError: Triton is not installed.
     """
     try:
-        import triton  # noqa: PLC0415 - optional
-        from triton.backends.compiler import GPUTarget  # noqa: PLC0415
-        from triton.compiler import ASTSource  # noqa: PLC0415
+        triton: Any = importlib.import_module("triton")
+        backends: Any = importlib.import_module("triton.backends.compiler")
+        compiler: Any = importlib.import_module("triton.compiler")
     except ImportError as error:
         raise OptionError(
             f"compiling for {target.name} needs Triton: pip install triton"
@@ -51,10 +52,10 @@ def compile_kernels(path: Path, launches: Iterable[Launch], target: Target) -> l
             for i, a in enumerate(launch.arguments)
             if a.type.startswith("*")
         }
-        source = ASTSource(fn=kernel, signature=signature, constexprs={}, attrs=aligned)
+        source = compiler.ASTSource(fn=kernel, signature=signature, constexprs={}, attrs=aligned)
         made = triton.compile(
             source,
-            target=GPUTarget(target.backend, target.arch, target.warp),
+            target=backends.GPUTarget(target.backend, target.arch, target.warp),
             options={
                 "num_warps": launch.warps,
                 "num_stages": launch.stages,

@@ -42,7 +42,7 @@ from ditron.ir import device
 from ditron.plan.tables import Boundary, Ints, Plan
 from ditron.runtime.gpu_program import Launch, Site, TritonProgram
 
-HEADER = '''"""{name} on {ranks} rank{s}, for {target}. Written by ditron from the program; edit that."""
+HEADER = '''"""{name} on {ranks} rank{s}, for {target}. Written by ditron; edit the program."""
 
 import triton
 import triton.language as tl

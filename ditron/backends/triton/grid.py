@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
@@ -32,6 +32,7 @@ from ditron.ir import core, device
 from ditron.ir.index import leaves
 from ditron.ir.locations import op_location
 from ditron.plan.expr import Const, Expr
+from ditron.plan.expr import Values as Longs
 from ditron.plan.tables import Ints, Plan
 from ditron.runtime.gpu_program import SLOT_WORDS, Launch, Site
 
@@ -47,7 +48,7 @@ class Module:
     funcs: dict[str, core.FuncOp]
     plan: Plan
     target: Target
-    outer: dict[SSAValue, Ints]
+    outer: dict[SSAValue, Longs]
     local: list[bool]  # by array of signals: only its own rank raises a slot
     tables: dict[str, Ints]
     sites: list[Site]
@@ -411,7 +412,7 @@ def _of_one_size(views: Sequence[View]) -> list[View]:
         for a, b in zip(source.sizes, target.sizes, strict=True)
     ]
     whole = [a and b for a, b in zip(source.whole, target.whole, strict=True)]
-    return [View(**{**vars(v), "sizes": tuple(sizes), "whole": tuple(whole)}) for v in views]
+    return [replace(v, sizes=tuple(sizes), whole=tuple(whole)) for v in views]
 
 
 def _pointer(table: str, rank: Expr, type_: str, values: IndexValues) -> str:

@@ -19,91 +19,15 @@ import greenlet
 import torch
 
 from ditron.backends.triton import interpreter_patch as patch
-from ditron.backends.triton.loading import load_source
 from ditron.errors import DeadlockError
-from ditron.plan.dtypes import DTYPES
 from ditron.plan.tables import Plan, Role
-from ditron.runtime.gpu_layout import AGE_WORD, EPOCH_WORD, OLDEST, SPINS_WORD, GpuLayout
-from ditron.runtime.gpu_program import Argument, Launch, TritonProgram, What
+from ditron.runtime.gpu_layout import GpuLayout
+from ditron.runtime.gpu_memory import RankMemory
+from ditron.runtime.gpu_program import Launch, TritonProgram
+from ditron.runtime.gpu_source import load_source
 
 Feed = Callable[[str, int, int], torch.Tensor]
 Outputs = dict[tuple[int, str, int], torch.Tensor]
-
-
-class Memory:
-    """All ranks' device memory, filled with NaN, and arguments that point into it."""
-
-    def __init__(self, plan: Plan, program: TritonProgram, epoch: int) -> None:
-        self.plan, self.layout = plan, GpuLayout.of(plan)
-        self.bytes = [
-            torch.full((self.layout.total,), 0xFF, dtype=torch.uint8) for _ in range(plan.ranks)
-        ]
-        self._known: dict[int, torch.Tensor] = {}
-        self.tables = {k: torch.from_numpy(v.copy()) for k, v in program.tables.items()}
-        slots = min([*self.layout.signals.values(), self.layout.control])
-        for rank, memory in enumerate(self.bytes):
-            memory[slots:] = 0
-            control = self.control(rank)
-            control[EPOCH_WORD] = epoch
-            control[AGE_WORD] = min(epoch % (1 << 32), OLDEST)
-            control[SPINS_WORD] = 1 << 30
-            self._start_slots(rank, epoch)
-
-    def _start_slots(self, rank: int, epoch: int) -> None:
-        """Set every slot to what `epoch` launches leave it at."""
-        slots = self.plan.slots
-        for row, name in enumerate(self.plan.signals):
-            mine = (slots.rank == rank) & (slots.signals == row)
-            words = self.words(rank, self.layout.signals[name])
-            for index, count in zip(slots.index[mine], slots.count[mine], strict=True):
-                value = int(count) * epoch % (1 << 32)
-                words[int(index) * 32] = value - (1 << 32) * (value >= 1 << 31)
-
-    def words(self, rank: int, offset: int) -> torch.Tensor:
-        """int32 words from an offset on."""
-        return self.bytes[rank][offset:].view(torch.int32)
-
-    def control(self, rank: int) -> torch.Tensor:
-        """A rank's control words."""
-        return self.words(rank, self.layout.control)
-
-    def buffer(self, name: str, rank: int) -> torch.Tensor:
-        """A rank's buffer, as large as it is there."""
-        buffer = next(b for b in self.plan.buffers if b.name == name)
-        start = self.layout.buffers[name]
-        dtype = getattr(torch, DTYPES[buffer.dtype].torch_name)
-        whole = self.bytes[rank][start : start + buffer.size_bytes].view(dtype)
-        view = whole.view(buffer.capacity)
-        for dim, size in enumerate(buffer.extent[rank]):
-            view = view.narrow(dim, 0, int(size))
-        return view
-
-    def pointer(self, argument: Argument, rank: int) -> object:  # noqa: PLR0911 - one a kind
-        """What a kernel on a rank gets for an argument."""
-        match argument.what:
-            case What.RANK:
-                return rank
-            case What.CONTROL:
-                return self.control(rank)
-            case What.TABLE:
-                return self.tables[argument.of]
-            case What.SIGNALS:
-                return self.words(rank, self.layout.signals[argument.of])
-            case What.SIGNALS_AT:
-                return self._addresses(self.layout.signals[argument.of])
-            case What.BUFFER_AT:
-                return self._addresses(self.layout.buffers[argument.of])
-            case What.BUFFER:
-                dtype = next(b.dtype for b in self.plan.buffers if b.name == argument.of)
-                torch_dtype = getattr(torch, DTYPES[dtype].torch_name)
-                torch_dtype = torch.uint8 if dtype == "bool" else torch_dtype
-                return self.bytes[rank][self.layout.buffers[argument.of] :].view(torch_dtype)
-
-    def _addresses(self, offset: int) -> torch.Tensor:
-        """An offset's address on all ranks; kept, since the interpreter keeps pointers only."""
-        if offset not in self._known:
-            self._known[offset] = torch.tensor([m.data_ptr() + offset for m in self.bytes])
-        return self._known[offset]
 
 
 @dataclass(eq=False)
@@ -133,7 +57,13 @@ class Scheduler:
         self, plan: Plan, program: TritonProgram, source: Path, seed: int, epoch: int
     ) -> None:
         self.plan, self.program = plan, program
-        self.memory = Memory(plan, program, epoch)
+        total = GpuLayout.of(plan).total
+        parts = [torch.zeros(total, dtype=torch.uint8) for _ in range(plan.ranks)]
+        bases = [part.data_ptr() for part in parts]
+        self.memory = [RankMemory(plan, program, r, part, bases) for r, part in enumerate(parts)]
+        for memory in self.memory:
+            memory.poison()
+            memory.start(epoch)
         self.module = load_source(source)
         self.advance = importlib.import_module("ditron.backends.triton.library.common").advance
         self.rng = random.Random(seed)
@@ -170,12 +100,12 @@ class Scheduler:
         for launch in range(launches):
             for buffer in self.plan.buffers:
                 if buffer.role in (Role.INPUT, Role.WEIGHT):
-                    self.memory.buffer(buffer.name, rank).copy_(feed(buffer.name, rank, launch))
+                    self.memory[rank].buffer(buffer.name).copy_(feed(buffer.name, rank, launch))
             kernels = self.program.launches
             yield [_Stream(iter([k for k in kernels if k.copies == s])) for s in (True, False)]
-            self.advance[(1,)](self.memory.control(rank))
+            self.advance[(1,)](self.memory[rank].control())
             for buffer in self.plan.buffers:
-                view = self.memory.buffer(buffer.name, rank)
+                view = self.memory[rank].buffer(buffer.name)
                 if buffer.role is Role.OUTPUT:
                     outputs[launch, buffer.name, rank] = view.clone()
                 if buffer.role in (Role.INPUT, Role.OUTPUT):
@@ -195,7 +125,7 @@ class Scheduler:
         body = fn.rewrite()
         patch.interpreter._patch_lang(body)
         args = [
-            patch.interpreter._implicit_cvt(self.memory.pointer(a, rank)) for a in kernel.arguments
+            patch.interpreter._implicit_cvt(self.memory[rank].argument(a)) for a in kernel.arguments
         ]
         return [
             _Program(

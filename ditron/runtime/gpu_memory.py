@@ -1,0 +1,136 @@
+"""One rank's device memory as torch tensors, and a kernel's arguments that point into it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ditron.plan.tables import Buffer, Plan
+from ditron.runtime.gpu_layout import (
+    AGE_WORD,
+    EPOCH_WORD,
+    OLDEST,
+    RECORD_WORD,
+    SPINS_WORD,
+    STOP_WORD,
+    GpuLayout,
+)
+from ditron.runtime.gpu_program import SLOT_WORDS, Argument, TritonProgram, What
+from ditron.runtime.heap import torch_dtype
+
+
+class RankMemory:
+    """The memory of one rank.
+
+    Args:
+        plan: what runs.
+        program: its code.
+        rank: whose memory it is.
+        memory: uint8, `GpuLayout.total` long, on the rank's device.
+        bases: the address of every rank's memory, as this rank sees it.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        program: TritonProgram,
+        rank: int,
+        memory: torch.Tensor,
+        bases: Sequence[int],
+    ) -> None:
+        self.plan, self.rank, self.bytes, self.bases = plan, rank, memory, list(bases)
+        self.layout = GpuLayout.of(plan)
+        self._rows = {b.name: b for b in plan.buffers}
+        self._known: dict[int, torch.Tensor] = {}
+        device = memory.device
+        self._tables = {
+            k: torch.tensor(v.tolist(), dtype=torch.int32, device=device)
+            for k, v in program.tables.items()
+        }
+
+    def start(self, epoch: int = 0, spins: int = 1 << 30) -> None:
+        """Set all words to what `epoch` launches leave them at."""
+        first = min([*self.layout.signals.values(), self.layout.control])
+        self.bytes[first:] = 0
+        control = self.control()
+        control[EPOCH_WORD] = _int32(epoch)
+        control[AGE_WORD] = min(epoch, OLDEST)
+        control[SPINS_WORD] = spins
+        slots = self.plan.slots
+        for row, name in enumerate(self.plan.signals):
+            mine = (slots.rank == self.rank) & (slots.signals == row)
+            words = self.words(self.layout.signals[name])
+            if epoch:
+                for index, count in zip(slots.index[mine], slots.count[mine], strict=True):
+                    words[int(index) * SLOT_WORDS] = _int32(int(count) * epoch)
+
+    def poison(self) -> None:
+        """Fill all buffers with NaN (-1 in integers), so that reads of garbage show."""
+        self.bytes[: min([*self.layout.signals.values(), self.layout.control])] = 0xFF
+
+    def words(self, offset: int) -> torch.Tensor:
+        """int32 words from a byte offset on."""
+        return self.bytes[offset:].view(torch.int32)
+
+    def control(self) -> torch.Tensor:
+        """The control words."""
+        return self.words(self.layout.control)
+
+    def record(self) -> list[int] | None:
+        """(site, task, seen, wanted) of the first wait that gave up, if one has."""
+        words = [int(w) for w in self.control()[RECORD_WORD : RECORD_WORD + 5].cpu()]
+        return words[1:] if words[0] else None
+
+    def stop_word(self) -> torch.Tensor:
+        """The word that makes all waits of the launch give up."""
+        return self.control()[STOP_WORD : STOP_WORD + 1]
+
+    def slot(self, signals: str, index: int) -> int:
+        """What a slot of this rank holds."""
+        return int(self.words(self.layout.signals[signals])[index * SLOT_WORDS])
+
+    def buffer(self, name: str) -> torch.Tensor:
+        """A buffer, as large as it is on this rank."""
+        buffer = self._rows[name]
+        view = self._typed(buffer, torch_dtype(buffer.dtype)).view(buffer.capacity)
+        for dim, size in enumerate(buffer.extent[self.rank]):
+            view = view.narrow(dim, 0, int(size))
+        return view
+
+    def _typed(self, buffer: Buffer, dtype: torch.dtype) -> torch.Tensor:
+        start = self.layout.buffers[buffer.name]
+        return self.bytes[start : start + buffer.size_bytes].view(dtype)
+
+    def argument(self, argument: Argument) -> torch.Tensor | int:  # noqa: PLR0911 - one a kind
+        """What a kernel gets for a parameter."""
+        name = argument.of
+        match argument.what:
+            case What.RANK:
+                return self.rank
+            case What.CONTROL:
+                return self.control()
+            case What.TABLE:
+                return self._tables[name]
+            case What.SIGNALS:
+                return self.words(self.layout.signals[name])
+            case What.SIGNALS_AT:
+                return self._addresses(self.layout.signals[name])
+            case What.BUFFER_AT:
+                return self._addresses(self.layout.buffers[name])
+            case What.BUFFER:
+                buffer = self._rows[name]
+                bool_ = buffer.dtype == "bool"
+                return self._typed(buffer, torch.uint8 if bool_ else torch_dtype(buffer.dtype))
+
+    def _addresses(self, offset: int) -> torch.Tensor:
+        """An offset's address on all ranks; kept, since kernels get pointers only."""
+        if offset not in self._known:
+            addresses = torch.tensor([base + offset for base in self.bases])
+            self._known[offset] = addresses.to(self.bytes.device)
+        return self._known[offset]
+
+
+def _int32(value: int) -> int:
+    """Modulo 2^32, as int32."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)

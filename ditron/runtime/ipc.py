@@ -1,0 +1,108 @@
+"""Device memory that other processes on the host can map, by the CUDA driver.
+
+One allocation a rank, made by the driver itself: torch's allocator may cut and move blocks, and an
+IPC handle stands for a whole allocation. Works between processes on one GPU and between GPUs that
+can reach each other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import torch
+
+from ditron.errors import LaunchError
+
+HANDLE_BYTES = 64
+_LAZY_PEER_ACCESS = 1
+_SM_COUNT = 16
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = (("reserved", ctypes.c_char * HANDLE_BYTES),)
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise LaunchError(f"no CUDA driver here: {error}") from error
+
+
+def _call(name: str, *args: object) -> None:
+    code = getattr(_driver(), name)(*args)
+    if code:
+        text = ctypes.c_char_p()
+        _driver().cuGetErrorString(code, ctypes.byref(text))
+        reason = text.value.decode() if text.value else "unknown"
+        raise LaunchError(f"{name} failed: {reason} ({code})")
+
+
+def sm_count(device: int) -> int:
+    """SMs of a GPU, without making a context on it."""
+    count = ctypes.c_int()
+    _call("cuInit", ctypes.c_uint(0))
+    _call(
+        "cuDeviceGetAttribute", ctypes.byref(count), ctypes.c_int(_SM_COUNT), ctypes.c_int(device)
+    )
+    return count.value
+
+
+class DeviceMemory:
+    """An allocation on the current device, zeroed; `handle` lets other processes map it."""
+
+    def __init__(self, size_bytes: int) -> None:
+        torch.zeros(1, device="cuda")  # the device's context is current from here on
+        pointer = ctypes.c_uint64()
+        _call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size_bytes))
+        self.address, self.size_bytes = int(pointer.value), size_bytes
+        self.tensor = as_tensor(self.address, size_bytes)
+        self.tensor.zero_()
+
+    @property
+    def handle(self) -> bytes:
+        """What another process opens it by."""
+        handle = _Handle()
+        _call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(self.address))
+        return bytes(handle)
+
+    def free(self) -> None:
+        """Give it back; nothing may use it any more."""
+        _call("cuMemFree_v2", ctypes.c_uint64(self.address))
+
+
+def open_peer(handle: bytes) -> int:
+    """Map another process's memory; returns its address here.
+
+    Raises:
+        LaunchError: it cannot be mapped: most often the two GPUs cannot reach each other.
+    """
+    pointer = ctypes.c_uint64()
+    value = _Handle.from_buffer_copy(handle)
+    _call("cuIpcOpenMemHandle_v2", ctypes.byref(pointer), value, ctypes.c_uint(_LAZY_PEER_ACCESS))
+    return int(pointer.value)
+
+
+def close_peer(address: int) -> None:
+    """Unmap another process's memory."""
+    _call("cuIpcCloseMemHandle", ctypes.c_uint64(address))
+
+
+class _Array:
+    """What `torch.as_tensor` wraps without copying."""
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size_bytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "strides": None,
+            "version": 3,
+        }
+
+
+def as_tensor(address: int, size_bytes: int) -> torch.Tensor:
+    """Device memory as a uint8 tensor on the current device; the caller keeps it alive."""
+    return torch.as_tensor(_Array(address, size_bytes), device="cuda")
