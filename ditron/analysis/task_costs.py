@@ -8,7 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ditron.analysis.arrays import longs
-from ditron.plan.cost import US_PER_GB_S, dot_us, far_link, is_serial, spread_factor, stream_us
+from ditron.plan.cost import (
+    SATURATING_WORKERS,
+    US_PER_GB_S,
+    dot_us,
+    far_link,
+    is_serial,
+    spread_factor,
+    stream_us,
+)
 from ditron.plan.machine import LinkKind, Machine
 from ditron.plan.tables import Bools, Longs, OpKind, Plan
 
@@ -83,7 +91,7 @@ def _slowdown(plan: Plan, machine: Machine, rows: slice, access: int) -> float:
 
 
 def _remote_us(plan: Plan, machine: Machine) -> Floats:
-    """What compute tasks pay for reading or writing peers' memory in place, all workers at once."""
+    """What compute tasks pay for reading or writing peers' memory in place, a link's share each."""
     accesses, tasks = plan.accesses, plan.tasks
     us = np.zeros(len(tasks), np.float64)
     if machine.topology.kind is LinkKind.MEMORY:
@@ -95,6 +103,8 @@ def _remote_us(plan: Plan, machine: Machine) -> Floats:
     moved = np.prod(np.maximum(accesses.hi[there] - accesses.lo[there], 0), axis=1)
     far = accesses.rank[there] // machine.ranks_a_node != rank[there] // machine.ranks_a_node
     rate = np.where(far, far_link(machine).gbytes_s, machine.topology.gbytes_s)
-    share = rate * US_PER_GB_S / machine.workers
+    of_op = np.bincount(tasks.op, minlength=len(plan.ops))[tasks.op[accesses.task[there]]]
+    side_by_side = np.minimum(np.maximum(of_op // plan.ranks, 1), machine.workers)
+    share = rate * US_PER_GB_S / np.maximum(side_by_side, SATURATING_WORKERS)
     np.add.at(us, accesses.task[there], moved * size[accesses.buffer[there]] / share)
     return us

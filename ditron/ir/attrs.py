@@ -273,6 +273,11 @@ class ChoiceAttr(ParametrizedAttribute):
         return tuple(size.data for size in self.tile_sizes.data)
 
     @property
+    def plain(self) -> ChoiceAttr:
+        """The same without what was predicted."""
+        return ChoiceAttr.get(self.algorithm, self.transfer, self.chunk, self.tile)
+
+    @property
     def prediction(self) -> Prediction:
         """What the choice was expected to cost, and why it was made."""
         return Prediction(self.cost.data, self.over.data, self.over_cost.data, self.until.data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ditron.analysis.tile_groups import (
     TileGroup,
@@ -39,14 +39,27 @@ from ditron.plan.tables import DTYPE_BYTES
 from ditron.plan.what_if import until
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What was decided for a collective: the question, and the candidates, the cheapest first."""
+
+    op: task.CollectiveOp
+    question: Question
+    answers: tuple[Priced, ...]
+
+
 class Chooser:
-    """Writes a choice on every compute op of a program that has none."""
+    """Writes a choice on every compute op of a program that has none.
+
+    `asked` has what was weighed, a row a collective.
+    """
 
     def __init__(self, program: task.ProgramOp, machine: Machine, options: Options) -> None:
         self._program, self._machine, self._options = program, machine, options
         self._mesh = program.mesh
         self._groups = tile_groups(program)
         self._tiles: dict[TileGroup, Tile] = {}
+        self.asked: list[Asked] = []
 
     def run(self) -> None:
         """Collectives first, each with the products beside it; then what is left."""
@@ -66,6 +79,7 @@ class Chooser:
             op.choice = self._default(op, question)
             return
         best = answers[0]
+        self.asked.append(Asked(op, question, answers))
         op.choice = self._choice(question, answers)
         for group in groups:
             if group not in self._tiles and question.products:

@@ -25,6 +25,9 @@ Number = TypeVar("Number", float, np.ndarray)
 US_PER_GB_S = 1e3  # bytes a us at 1 GB/s
 US_PER_TFLOP_S = 1e6  # flops a us at 1 TFLOP/s
 
+SATURATING_WORKERS = 16
+"""Workers that fill a link between them when tasks read peers' memory (measured on H100)."""
+
 
 def is_serial(machine: Machine) -> bool:
     """Whether a rank's lanes take turns on one core."""

@@ -43,9 +43,7 @@ def gather_price(
     alone, compute = alone_us(machine, message.processes, traffic), gemm.us / share
     in_turn = 2 * launch + alone + compute
     if is_serial(machine):
-        # Nothing overlaps; at the end the slowest rank's last tile runs while others are done.
-        overlapped = alone + compute + gemm.tile_us * (1 / share - 1)
-        return Price(launch + overlapped, in_turn, compute, alone)
+        return Price(launch + alone + compute, in_turn, compute, alone)
     slowed = compute * slowdown
     chunks = max(message.chunks * message.ranks, 1)
     last = max(slowed / chunks, gemm.tile_us)
@@ -66,8 +64,7 @@ def scatter_price(machine: Machine, message: Message, traffic: Traffic, gemm: Ti
     alone, compute = alone_us(machine, message.processes, traffic), gemm.us / share
     in_turn = 2 * launch + alone + compute
     if is_serial(machine):
-        overlapped = alone + compute + gemm.tile_us * (1 / share - 1)
-        return Price(launch + overlapped, in_turn, compute, alone)
+        return Price(launch + alone + compute, in_turn, compute, alone)
     after = traffic.steps_us + traffic.edge_us + traffic.adds.us
     busy = max(compute, gemm.tile_us + traffic.wire_us)
     return Price(launch + busy + after, in_turn, compute, alone)

@@ -19,14 +19,20 @@ def until(machine: Machine, question: Question, first: Candidate, second: Candid
     """The smallest change tried by which the second candidate is cheaper; "" for none.
 
     Tried are 2, 4 and 8 times, and a half to an eighth, of the rows, of the links' rate and of the
-    rate of products. Chunks and tiles stay as they are.
+    rate of products. Chunks and tiles stay as they are, whole shards stay whole.
     """
     for factor in FACTORS:
         for what, there, asked in _changes(machine, question, factor):
-            before, after = price(there, asked, first), price(there, asked, second)
+            before = price(there, asked, _adapted(first, question, asked))
+            after = price(there, asked, _adapted(second, question, asked))
             if before and after and after.overlapped_us < before.overlapped_us:
                 return what
     return ""
+
+
+def _adapted(one: Candidate, question: Question, changed: Question) -> Candidate:
+    whole = one.chunk >= question.shape[0]
+    return replace(one, chunk=changed.shape[0]) if whole else one
 
 
 def _changes(

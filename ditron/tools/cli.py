@@ -10,6 +10,7 @@ import functools
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, ParamSpec
 
@@ -173,6 +174,64 @@ def verify(
         _print_json(report.proof_data(proofs))
     else:
         sys.stdout.write(f"{proofs}\n")
+    return 0
+
+
+@command
+def simulate(  # noqa: PLR0913 - one parameter a flag
+    file: File,
+    *,
+    set_: Set = None,
+    machine: Annotated[str, typer.Option(help="a machine's name or YAML file")] = "cpu",
+    trace: Annotated[Path | None, typer.Option(help="write a Chrome trace")] = None,
+    algorithm: Algorithm = None,
+    chunk_bytes: ChunkBytes = None,
+    tile: Tile = None,
+    option: Option = None,
+    as_json: Json = False,
+) -> int:
+    """Predict a launch of FILE on a machine that need not be there."""
+    from ditron.backends.simulate import write_timeline  # noqa: PLC0415
+    from ditron.tools import simulate as simulation  # noqa: PLC0415
+    from ditron.tools.loading import load  # noqa: PLC0415
+    from ditron.tools.settings import make_options  # noqa: PLC0415
+
+    named = {"algorithm": algorithm, "chunk_bytes": chunk_bytes, "tile": tile}
+    options = make_options(option or [], named)
+    result = simulation.run_simulation(load(file, set_ or []), machine, options)
+    if trace is not None:
+        write_timeline(trace, result.plan, result.timeline)
+    if as_json:
+        _print_json(simulation.simulation_data(result))
+    else:
+        simulation.print_simulation(result)
+    return 0
+
+
+@command
+def explain(  # noqa: PLR0913 - one parameter a flag
+    file: File,
+    *,
+    set_: Set = None,
+    machine: Annotated[str, typer.Option(help="a machine's name or YAML file")] = "cpu",
+    algorithm: Algorithm = None,
+    chunk_bytes: ChunkBytes = None,
+    tile: Tile = None,
+    option: Option = None,
+    as_json: Json = False,
+) -> int:
+    """Say what is chosen for FILE on a machine, what it should cost, and what else there is."""
+    from ditron.tools import explain as explanation  # noqa: PLC0415
+    from ditron.tools.loading import load  # noqa: PLC0415
+    from ditron.tools.settings import make_options  # noqa: PLC0415
+
+    named = {"algorithm": algorithm, "chunk_bytes": chunk_bytes, "tile": tile}
+    options = make_options(option or [], named)
+    report = explanation.explain(load(file, set_ or []), machine, options)
+    if as_json:
+        _print_json(asdict(report))
+    else:
+        explanation.print_report(report)
     return 0
 
 
