@@ -17,7 +17,7 @@ demo: $(VENV)/.run
 	$(BIN)/ditron run examples/01_ag_gemm.py --check
 
 test: lint
-	$(PYTEST) -q -n $(JOBS) tests/filecheck tests/unit tests/property
+	$(PYTEST) -q -n $(JOBS) --ignore=tests/runtime tests
 	$(PYTEST) -q tests/runtime
 
 lint: $(VENV)/.dev
