@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING
 from ditron import errors
 from ditron.builder.core import Kernel, kernel
 from ditron.builder.device import DeviceProgram
+from ditron.builder.grid import Grid
+from ditron.builder.indices import Index
+from ditron.builder.memory import Buffer, Signals, View
 from ditron.builder.task import (
     Program,
     Value,
@@ -49,10 +52,13 @@ if TYPE_CHECKING:
     from ditron.executable import Executable
 
 __all__ = [
+    "Buffer",
     "DType",
     "DeviceProgram",
     "DitronError",
     "Executable",
+    "Grid",
+    "Index",
     "Kernel",
     "Mesh",
     "OpOptions",
@@ -61,7 +67,9 @@ __all__ = [
     "Program",
     "Replicate",
     "Shard",
+    "Signals",
     "Value",
+    "View",
     "add",
     "all_gather",
     "all_reduce",

@@ -58,12 +58,19 @@ def _check_reachable(plan: Plan, arrivals: Arrivals) -> None:
     if not len(short):
         return
     row = int(short[0])
+    where = task_location(plan, int(waits.task[row]))
+    raise DeadlockError(explain_unreachable(plan, arrivals, row), where)
+
+
+def explain_unreachable(plan: Plan, arrivals: Arrivals, row: int) -> str:
+    """What a wait waits for, and what comes."""
+    waits = plan.waits
     task, slot = int(waits.task[row]), int(waits.slot[row])
     notifies = np.flatnonzero(plan.notifies.slot == slot)
     message = (
         f"{plan.describe_task(task)} waits for {plan.describe_slot(slot)} >= {waits.value[row]},"
         f" which counts {plan.slots.count[slot]} a launch, but its {len(notifies)} notifies bring"
-        f" it to {total[row]}"
+        f" it to {arrivals.total[slot]}"
     )
     if len(notifies):
         makers = list(dict.fromkeys(plan.notifies.task[notifies].tolist()))
@@ -71,7 +78,7 @@ def _check_reachable(plan: Plan, arrivals: Arrivals) -> None:
         message += f" ({listed}{'; ...' if len(makers) > 3 else ''})"
     else:
         message += ": no task notifies it"
-    raise DeadlockError(message, task_location(plan, task))
+    return message
 
 
 class _GreedyRun:

@@ -272,7 +272,7 @@ class _Expansion:
             yield _columns(task, Mode.WRITE, buffer, rank, np.zeros_like(hi), hi)
             return
         views = grid.op.views
-        boxes = [self._box(view, grid, rank) for view in views]
+        boxes = [self._box(view, grid, rank, exists) for view in views]
         sizes = [hi - lo for _, lo, hi in boxes]
         _clip_together(sizes, self._shared_dims(body))
         sizes = [np.where(exists[:, None], size, 0) for size in sizes]
@@ -308,15 +308,18 @@ class _Expansion:
             for i in args
         ]
 
-    def _box(self, view: device.ViewOp, grid: Grid, rank: Values) -> tuple[Values, Values, Values]:
-        """Owner [T] and clipped box lo, hi [T, D] of a view for every task."""
+    def _box(
+        self, view: device.ViewOp, grid: Grid, rank: Values, exists: Bools
+    ) -> tuple[Values, Values, Values]:
+        """Owner [T] and clipped box lo, hi [T, D] of a view for every task; masked ones: any."""
         owner = rank
         if view.peer is not None:
-            owner = grid.of(view.peer_args, view.peer)[0]
+            owner = np.where(exists, grid.of(view.peer_args, view.peer)[0], rank)
             _check_range(view, "a view's peer", owner, self.ranks)
         extent = self.extents[self.buffers[view.buffer]][owner]
         lo = np.stack(grid.of(view.offset_args, view.offsets), axis=1)
         size = np.stack(grid.of(view.size_args, view.sizes), axis=1)
+        lo, size = (np.where(exists[:, None], part, 0) for part in (lo, size))
         capacity = np.array(view.result.type.dims)
         if (size > capacity).any():
             over = size[(size > capacity).any(axis=1)][0]

@@ -8,10 +8,11 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ditron.analysis.arrivals import Columns, find_arrivals
+from ditron.analysis.deadlock import explain_unreachable
 from ditron.analysis.expand import expand
 from ditron.analysis.happens_before import explain_inexact
 from ditron.builder.grid import Grid
-from ditron.errors import ProgramError
+from ditron.errors import DeadlockError, ProgramError
 from ditron.ir import device
 from ditron.plan.tables import Plan, Role
 
@@ -66,14 +67,21 @@ def check_hand_overs(program: DeviceProgram) -> None:
 
 
 def check_waits(program: DeviceProgram, module: ModuleOp) -> None:
-    """Every wait says exactly which increments it waits for.
+    """Every wait can be satisfied, and says exactly which increments it waits for.
 
     Raises:
-        ProgramError: one does not; at the wait's own line.
+        DeadlockError: one asks for more than comes.
+        ProgramError: one does not say; both at the wait's own line.
     """
     plan = expand(module)
     columns = Columns(plan)
     arrivals = find_arrivals(columns)
+    short = plan.waits.value > arrivals.total[plan.waits.slot]
+    if short.any():
+        row = int(np.argmax(short))
+        raise DeadlockError(
+            explain_unreachable(plan, arrivals, row), _line_of_wait(program, plan, row)
+        )
     if arrivals.inexact.any():
         message, _ = explain_inexact(columns, arrivals)
         raise ProgramError(message, _line_of_wait(program, plan, int(np.argmax(arrivals.inexact))))

@@ -107,7 +107,7 @@ class Grid(GridChecks):
             self.refuse(f"{buffer!r} takes {ndim} offsets and {ndim} sizes, got {came}", ShapeError)
         starts = [self.scope.index(o, "an offset") for o in offsets]
         lengths = [self.scope.index(s, "a size") for s in sizes]
-        peer = self.peer(f"a view of {buffer!r}", at)
+        peer = None if at is None else self.scope.index(at, "the rank of a view")
         if peer is not None and not buffer.symmetric:
             self.refuse(f"{buffer!r} is local: make it with symmetric=True to view it at a peer")
         most = [max(int(s.values().max(initial=0)), 1) for s in lengths]
@@ -222,8 +222,8 @@ class Grid(GridChecks):
         self.require_own("notify", signals)
         index, mask = self.scope.index(slot, "a slot"), self.mask(when)
         self.check_slot(signals, index.values(), mask)
-        rank = self.peer("a notify", self.program.rank if at is None else at)
-        assert rank is not None
+        rank = self.scope.index(self.program.rank if at is None else at, "the rank of a notify")
+        self.check_rank(rank.values(), "a notify", mask)
         if add is not None and set is not None:
             self.refuse("a notify adds or sets, not both")
         given = add if set is None else set

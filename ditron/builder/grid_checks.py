@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from ditron.builder.indices import Index, IndexLike, Scope
+from ditron.builder.indices import IndexLike, Scope
 from ditron.builder.memory import Buffer, Signals, View
 from ditron.errors import DTypeError, ProgramError, ShapeError
 from ditron.plan.callsite import user_line
@@ -63,26 +63,26 @@ class GridChecks:
             if isinstance(item, View) and item.grid is not self:
                 self.refuse(f"{what} of {item!r}, made in grid {item.grid.name}: make one here")
 
-    def check(self, bad: Bools, value: Values, what: str, wanted: str) -> None:
+    def check(
+        self, bad: Bools, value: Values, what: str, wanted: str, where: str | None = None
+    ) -> None:
         """Refuse values that are marked, naming the first and where it happens."""
         if bad.any():
             point = self.scope.first(bad)
             came = int(np.broadcast_to(value, self.scope.shape)[point])
-            self.refuse(f"{what} is {came} at {self.scope.describe(point)}, expected {wanted}")
+            at = self.scope.describe(point)
+            self.refuse(f"{what} is {came} at {at}, expected {wanted}", where=where)
 
     def check_slot(self, signals: Signals, slot: Values, here: Bools) -> None:
         """Slots that the array has."""
         bad = here & ((slot < 0) | (slot >= signals.size))
         self.check(bad, slot, f"a slot of {signals!r}", f"0 to {signals.size - 1}")
 
-    def peer(self, what: str, at: IndexLike | None) -> Index | None:
-        """A rank that exists."""
-        if at is None:
-            return None
-        peer, ranks = self.scope.index(at, f"the rank of {what}"), self.program.mesh.ranks
-        bad = (peer.values() < 0) | (peer.values() >= ranks)
-        self.check(bad, peer.values(), f"the rank of {what}", f"0 to {ranks - 1}; wrap it by %")
-        return peer
+    def check_rank(self, rank: Values, what: str, here: Bools, where: str | None = None) -> None:
+        """Ranks that there are."""
+        ranks = self.program.mesh.ranks
+        bad = here & ((rank < 0) | (rank >= ranks))
+        self.check(bad, rank, f"the rank of {what}", f"0 to {ranks - 1}; wrap it by %", where)
 
     def mask(self, when: IndexLike | None) -> Bools:
         """At which points a condition holds."""
@@ -91,13 +91,14 @@ class GridChecks:
         return self.scope.index(when, "when").values() != 0
 
     def check_box(self, view: View) -> None:
-        """A box that begins in its buffer; what lies beyond its end is clipped.
+        """A box that begins in its buffer, at a rank there is; beyond its end it is clipped.
 
         Shards are rounded up, so the last ranks' boxes may begin that much behind the end.
         """
         buffer, ranks, where = view.buffer, self.program.mesh.ranks, user_line()
 
         def check(exists: Bools) -> None:
+            self.check_rank(view.owner(), f"a view of {buffer!r}", exists, where)
             for dim, size in enumerate(buffer.shape):
                 start, length = view.starts[dim].values(), view.sizes[dim].values()
                 room = -(-size // ranks) * ranks

@@ -123,7 +123,8 @@ class View:
     def clipped(self, dim: int) -> Values:
         """How long it is along a dimension, clipped to what its rank has, at each point."""
         start, size = self.starts[dim].values(), self.sizes[dim].values()
-        extent = self.buffer.extent[np.broadcast_to(self.owner(), self.grid.scope.shape), dim]
+        owner = np.broadcast_to(self.owner(), self.grid.scope.shape)
+        extent = self.buffer.extent[owner % len(self.buffer.extent), dim]
         return np.clip(extent - start, 0, np.maximum(size, 0))
 
     def __repr__(self) -> str:

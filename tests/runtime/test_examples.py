@@ -24,6 +24,7 @@ SMALL = {
     "04_mlp": ["tokens=33", "hidden=48", "inner=80", "tp=2"],
     "09_bias_gelu_kernel": ["m=67", "n=130", "k=33", "tp=3"],
     "10_ring_all_gather": ["m=67", "k=33", "tp=3"],
+    "11_double_buffered_reduce_scatter": ["m=66", "n=40", "k=70", "tp=5"],
 }
 
 
