@@ -12,7 +12,7 @@ from xdsl.ir import Operation
 import ditron as dt
 from ditron.analysis.expand import expand
 from ditron.analysis.symbols import find_task_program, kernels
-from ditron.backends.cpu import CPU
+from ditron.backends.cpu.emit import emit_kernels
 from ditron.ir import task
 from ditron.pipelines import default_pipeline
 from ditron.plan.tables import Plan
@@ -102,7 +102,7 @@ def run(
 ) -> dict[tuple[str, int], torch.Tensor]:
     """One launch in one process, in an order that the seed picks: (output, rank) -> its part."""
     module = lower(program, options)
-    plan, source = expand(module), CPU.emit(kernels(module).values())
+    plan, source = expand(module), emit_kernels(kernels(module).values())
     task_program = find_task_program(module)
     assert task_program is not None
     specs = {op.tensor_name.data: task.spec_of(op.result) for op in task_program.inputs}

@@ -14,6 +14,7 @@ from tests.unit.lowered import ag_gemm, lower, parse, plan_of
 
 B = "!device.buffer<8x4xf32, symmetric>"
 V = "!core.view<3x4xf32>"
+CALLS = "engine sm in (%m = 3)"
 PUT = f"device.put %a -> %b : {V} -> {V}"
 
 
@@ -244,6 +245,35 @@ def test_what_is_out_of_range_is_an_error_at_its_line(parts: dict[str, str], mes
     name, line = caught.value.where.split(":")[:2]
     assert name == "test.mlir"
     assert any(text.splitlines()[int(line) - 1] in part for part in parts.values())
+
+
+UNCHECKED = {
+    "lane": ({"clauses": "device.schedule lane [%m - 1]"}, "lane"),
+    "division": ({"top": "%q = device.index %me floordiv (%me - %me)"}, "divi"),
+    "remainder": ({"top": "%q = device.index 5 mod (%me - %me)"}, "divi"),
+    "too few views": ({"body": f"device.call @k(%a) : {V}", "grid": CALLS}, "@k takes 2 views"),
+    "too many views": (
+        {"body": f"device.call @k(%a, %b, %b) : {V}, {V}, {V}", "grid": CALLS},
+        "@k takes 2 views",
+    ),
+    "other views": (
+        {
+            "views": f"%a = device.view %x[0, 0] [2, 4] : {B} -> !core.view<2x4xf32>\n"
+            f"%b = device.view %y[0, 0] [3, 4] : {B} -> {V}",
+            "body": f"device.call @k(%a, %b) : !core.view<2x4xf32>, {V}",
+            "grid": CALLS,
+        },
+        "view<2x4xf32>",
+    ),
+}
+
+
+@pytest.mark.xfail(strict=True, reason="nothing checks it")
+@pytest.mark.parametrize(("parts", "message"), UNCHECKED.values(), ids=UNCHECKED)
+def test_what_has_no_meaning_is_refused(parts: dict[str, str], message: str):
+    with pytest.raises(PlanError) as caught:
+        made(**parts)
+    assert message in caught.value.message
 
 
 def test_a_module_without_a_device_program():
