@@ -7,6 +7,8 @@ xDSL's driver reports those; everything else is in this tree.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 
 class DitronError(Exception):
     """Base class: a message and, where known, the user's `file:line` it is about."""
@@ -56,8 +58,19 @@ class PlanError(DitronError):
     """A plan that cannot be made or read."""
 
 
+@dataclass(frozen=True)
+class Counterexample:
+    """What a proof found wrong, as plain data; `ditron.analysis.counterexample` has its kinds."""
+
+
 class ProofError(DitronError):
-    """A proof that failed; the message is the counterexample."""
+    """A proof that failed; the message tells what `counterexample` holds as data."""
+
+    def __init__(
+        self, message: str, where: str | None = None, counterexample: Counterexample | None = None
+    ) -> None:
+        super().__init__(message, where)
+        self.counterexample = counterexample
 
 
 class DeliveryError(ProofError):

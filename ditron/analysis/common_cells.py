@@ -10,8 +10,9 @@ from xdsl.ir import SSAValue
 
 from ditron.analysis.arrays import longs, offsets
 from ditron.analysis.cells import Cuts, Relations
-from ditron.analysis.explain import box_name, task_location
+from ditron.analysis.delivery_faults import MisfitViews
 from ditron.analysis.kernel_dims import shared_dims
+from ditron.analysis.plan_records import access_record, lanes_around
 from ditron.analysis.program_tags import ProgramAxes, Shards, shards
 from ditron.analysis.tag_memory import BufferAxes
 from ditron.errors import DeliveryError, PlanError
@@ -160,12 +161,15 @@ class CommonCells:
         wrong = np.flatnonzero(size != other)
         if len(wrong):
             x, y = int(a[wrong[0]]), int(b[wrong[0]])
-            at = int(accesses.task[x])
-            message = (
-                f"{self.plan.describe_task(at)} needs as much of dim {a_dim} of"
-                f" {box_name(self.plan, x)} as of dim {b_dim} of {box_name(self.plan, y)}"
+            task = int(accesses.task[x])
+            found = MisfitViews(
+                lanes_around(self.plan, [(task, 0)]),
+                access_record(self.plan, x),
+                a_dim,
+                access_record(self.plan, y),
+                b_dim,
             )
-            raise DeliveryError(message, task_location(self.plan, at))
+            raise DeliveryError(found.text, found.where, found)
         a_axis = axes.axis(longs(accesses.buffer)[a], longs(accesses.rank)[a], a_dim)
         b_axis = axes.axis(longs(accesses.buffer)[b], longs(accesses.rank)[b], b_dim)
         return a_axis, accesses.lo[a, a_dim], b_axis, accesses.lo[b, b_dim], size

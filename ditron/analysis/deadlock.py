@@ -14,10 +14,14 @@ import numpy as np
 
 from ditron.analysis.arrays import longs, offsets
 from ditron.analysis.arrivals import Arrivals, Columns, find_arrivals
-from ditron.analysis.explain import task_location
+from ditron.analysis.counterexample import Cycle, UnreachableWait, WaitStep
+from ditron.analysis.plan_records import lanes_around, slot_record, task_record
 from ditron.analysis.sync_graph import build_sync_graph
 from ditron.errors import DeadlockError
 from ditron.plan.tables import Longs, NotifyOp, Plan
+
+# How many of a slot's notifying tasks a counterexample holds.
+SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ def check_deadlock(plan: Plan) -> DeadlockReport:
         run = _GreedyRun(columns)
         run.finish()
         if run.blocked():
-            raise DeadlockError(*_explain_cycle(columns, run))
+            found = _find_cycle(columns, run)
+            raise DeadlockError(found.text, found.where, found)
     return DeadlockReport(len(plan.tasks), len(plan.lanes), len(plan.waits), len(plan.notifies))
 
 
@@ -58,27 +63,26 @@ def _check_reachable(plan: Plan, arrivals: Arrivals) -> None:
     if not len(short):
         return
     row = int(short[0])
-    where = task_location(plan, int(waits.task[row]))
-    raise DeadlockError(explain_unreachable(plan, arrivals, row), where)
+    found = find_unreachable(plan, arrivals, row)
+    raise DeadlockError(found.text, found.where, found)
 
 
-def explain_unreachable(plan: Plan, arrivals: Arrivals, row: int) -> str:
+def find_unreachable(plan: Plan, arrivals: Arrivals, row: int) -> UnreachableWait:
     """What a wait waits for, and what comes."""
     waits = plan.waits
     task, slot = int(waits.task[row]), int(waits.slot[row])
     notifies = np.flatnonzero(plan.notifies.slot == slot)
-    message = (
-        f"{plan.describe_task(task)} waits for {plan.describe_slot(slot)} >= {waits.value[row]},"
-        f" which counts {plan.slots.count[slot]} a launch, but its {len(notifies)} notifies bring"
-        f" it to {arrivals.total[slot]}"
+    makers = list(dict.fromkeys(plan.notifies.task[notifies].tolist()))
+    return UnreachableWait(
+        lanes=lanes_around(plan, [(t, 0) for t in (task, *makers[:SHOWN])]),
+        waiter=task_record(plan, task),
+        slot=slot_record(plan, slot),
+        value=int(waits.value[row]),
+        count=int(plan.slots.count[slot]),
+        total=int(arrivals.total[slot]),
+        notifies=len(notifies),
+        notifiers=tuple(task_record(plan, t) for t in makers[:SHOWN]),
     )
-    if len(notifies):
-        makers = list(dict.fromkeys(plan.notifies.task[notifies].tolist()))
-        listed = "; ".join(plan.describe_task(t) for t in makers[:3])
-        message += f" ({listed}{'; ...' if len(makers) > 3 else ''})"
-    else:
-        message += ": no task notifies it"
-    return message
 
 
 class _GreedyRun:
@@ -147,12 +151,13 @@ class _GreedyRun:
         return [i for i, (a, b) in enumerate(zip(self.next, self.end, strict=True)) if a < b]
 
 
-def _explain_cycle(columns: Columns, run: _GreedyRun) -> tuple[str, str | None]:
+def _find_cycle(columns: Columns, run: _GreedyRun) -> Cycle:
     """Follow from a blocked lane to the producer it waits for, until a lane comes again."""
     plan = columns.plan
     by_slot = np.argsort(plan.notifies.slot, kind="stable")
     start = offsets(longs(plan.notifies.slot)[by_slot], len(plan.slots))
-    steps: list[str] = []
+    steps: list[WaitStep] = []
+    tasks: list[tuple[int, int]] = []
     seen: dict[int, int] = {}
     lane = run.blocked()[0]
     while lane not in seen:
@@ -164,26 +169,23 @@ def _explain_cycle(columns: Columns, run: _GreedyRun) -> tuple[str, str | None]:
         maker = _next_maker(columns, makers[~run.ran[makers]])
         task = run.head(lane)
         lane = int(columns.lane[maker])
-        steps.append(_explain_step(plan, run, task, (slot, value), (maker, run.head(lane))))
-    cycle = steps[seen[lane] :]
-    where = task_location(plan, run.head(lane))
-    count = f"{len(cycle)} task{'s wait for each other' if len(cycle) > 1 else ' waits for itself'}"
-    return "\n  ".join([f"{count}:", *cycle]), where
+        head = run.head(lane)
+        tasks.append((task, maker))
+        steps.append(
+            WaitStep(
+                waiter=task_record(plan, task),
+                slot=slot_record(plan, slot),
+                value=value,
+                seen=run.value[slot],
+                producer=task_record(plan, maker),
+                behind=None if head == maker else task_record(plan, head),
+            )
+        )
+    first = seen[lane]
+    marked = [(t, 0) for pair in tasks[first:] for t in pair]
+    return Cycle(lanes_around(plan, marked), tuple(steps[first:]))
 
 
 def _next_maker(columns: Columns, makers: Longs) -> int:
     assert len(makers), "a value that all notifies reach is reached once they ran"
     return int(makers[np.argmin(columns.seq[makers])])
-
-
-def _explain_step(
-    plan: Plan, run: _GreedyRun, task: int, missing: tuple[int, int], maker: tuple[int, int]
-) -> str:
-    slot, value = missing
-    text = (
-        f"{plan.describe_task(task)} waits for {plan.describe_slot(slot)} >= {value}"
-        f" (it is {run.value[slot]}), which needs {plan.describe_task(maker[0])}"
-    )
-    if maker[0] != maker[1]:
-        text += f", behind {plan.describe_task(maker[1])} on its lane"
-    return f"{text} [{task_location(plan, task)}]"

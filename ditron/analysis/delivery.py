@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -17,9 +18,15 @@ from xdsl.ir import SSAValue
 from ditron.analysis.arrays import changes, longs
 from ditron.analysis.arrivals import Columns, find_arrivals
 from ditron.analysis.common_cells import TRANSFERS, Bound, CommonCells
-from ditron.analysis.explain import box_name, task_location
+from ditron.analysis.delivery_faults import MissingOutput, UninitialisedRead, WrongOutput
 from ditron.analysis.explain_delivery import explain_output
 from ditron.analysis.kernel_tags import run_kernel
+from ditron.analysis.plan_records import (
+    BoxRecord,
+    access_record,
+    lanes_around,
+    task_record,
+)
 from ditron.analysis.program_tags import program_tags, term_name
 from ditron.analysis.races import find_runs, run_pairs
 from ditron.analysis.ring import Tags, input_tags
@@ -175,22 +182,23 @@ class _Delivery:
         if not len(bad):
             return
         access = int(accesses[box[bad[0]]])
-        reader = int(self.plan.accesses.task[access])
-        message = (
-            f"{self.plan.describe_task(reader)} reads {box_name(self.plan, access)}, but"
-            f" {self._why_empty(int(cells[bad[0]]))}: an uninitialised read"
+        cell = int(cells[bad[0]])
+        found = UninitialisedRead(
+            lanes_around(self.plan, [(int(self.plan.accesses.task[access]), 0)]),
+            access_record(self.plan, access),
+            self._cell(cell),
+            self._why_empty(cell),
         )
-        raise DeliveryError(message, task_location(self.plan, reader))
+        raise DeliveryError(found.text, found.where, found)
 
     def _why_empty(self, cell: int) -> str:
         if self.memory.writer[cell] == LOST:
-            return f"a buffer in the same bytes has overwritten {self._cell_name(cell)}"
-        return f"nobody has written {self._cell_name(cell)}"
+            return f"a buffer in the same bytes has overwritten {self._cell(cell)}"
+        return f"nobody has written {self._cell(cell)}"
 
-    def _cell_name(self, cell: int) -> str:
+    def _cell(self, cell: int) -> BoxRecord:
         buffer, rank, lo, hi = self.memory.place(cell)
-        box = ", ".join(f"{a}:{b}" for a, b in zip(lo, hi, strict=True))
-        return f"%{self.plan.buffers[buffer].name}[{box}] at rank {rank}"
+        return BoxRecord(self.plan.buffers[buffer].name, rank, lo, hi)
 
     def _compare(self, bound: Bound, expected: Mapping[SSAValue, Tags]) -> None:
         whole = expected[bound.value]
@@ -200,16 +208,18 @@ class _Delivery:
             got, slices = self.memory.tags[cells].reshape(shape), self.cells.slices(bound, rank)
             if not self.memory.ready[cells].all():
                 bad = cells.start + int(np.flatnonzero(~self.memory.ready[cells])[0])
-                message = f"output {bound.name!r}: {self._why_empty(bad)}"
-                raise DeliveryError(message, self._location(bound))
+                self._miss(bound, self._cell(bad), self._why_empty(bad))
             total[slices] += got
             wrong = np.flatnonzero((got != whole[slices]).ravel())
             if len(wrong) and not bound.shards.partial:
                 at = cells.start + int(wrong[0])
                 self._refuse(bound, rank, at, expected)
         if bound.shards.partial and (total != whole).any():
-            message = f"output {bound.name!r}: the ranks' terms do not add up to its value"
-            raise DeliveryError(message, self._location(bound))
+            self._miss(bound, None, "the ranks' terms do not add up to its value")
+
+    def _miss(self, bound: Bound, cell: BoxRecord | None, why: str) -> NoReturn:
+        found = MissingOutput((), bound.name, cell, why, self._location(bound))
+        raise DeliveryError(found.text, found.where, found)
 
     def _location(self, bound: Bound) -> str:
         outputs = {op.tensor_name.data: op for op in self.cells.program.outputs}
@@ -217,7 +227,7 @@ class _Delivery:
 
     def _refuse(
         self, bound: Bound, rank: int, cell: int, expected: Mapping[SSAValue, Tags]
-    ) -> None:
+    ) -> NoReturn:
         _, _, lo, hi = self.memory.place(cell)
         offset = bound.shards.offset[rank].tolist()
         at = tuple(a + o for a, o in zip(lo, offset, strict=True))
@@ -231,14 +241,14 @@ class _Delivery:
             self.memory.tags[cell],
         )
         writer = int(self.memory.writer[cell])
-        by = (
-            f"last written by {self.plan.describe_task(writer)}, {task_location(self.plan, writer)}"
-            if writer >= 0
-            else "never written by a task"
+        found = WrongOutput(
+            lanes=() if writer < 0 else lanes_around(self.plan, [(writer, 0)]),
+            output=bound.name,
+            rank=rank,
+            box=BoxRecord(bound.name, rank, at, end),
+            cell=self._cell(cell),
+            came=came,
+            writer=None if writer < 0 else task_record(self.plan, writer),
+            location=self._location(bound),
         )
-        box = ", ".join(f"{a}:{b}" for a, b in zip(at, end, strict=True))
-        message = (
-            f"output {bound.name!r}[{box}] on rank {rank} ({self._cell_name(cell)}) {came}; it is"
-            f" {by}"
-        )
-        raise DeliveryError(message, self._location(bound))
+        raise DeliveryError(found.text, found.where, found)

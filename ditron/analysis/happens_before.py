@@ -16,8 +16,10 @@ import numpy.typing as npt
 from ditron.analysis.arrays import changes, longs, offsets, spans
 from ditron.analysis.arrivals import Arrivals, Columns, find_arrivals
 from ditron.analysis.clocks import Clocks
-from ditron.analysis.deadlock import check_deadlock
-from ditron.analysis.explain import lane_name, launches_later, task_location
+from ditron.analysis.counterexample import Edge, EpochNotSeparated, InexactWait
+from ditron.analysis.deadlock import SHOWN, check_deadlock
+from ditron.analysis.explain import lane_name, task_location
+from ditron.analysis.plan_records import lanes_around, slot_record, task_record
 from ditron.analysis.sync_graph import SyncGraph, build_sync_graph
 from ditron.errors import PlanError, RaceError
 from ditron.plan.tables import Bools, Boundary, Longs, OpKind, Plan
@@ -145,8 +147,8 @@ def assume_separation(plan: Plan) -> HappensBefore:
     if arrivals.inexact.any() or not columns.static.all():
         check_deadlock(plan)
     if arrivals.inexact.any():
-        message, where = explain_inexact(columns, arrivals)
-        raise RaceError(message, where)
+        found = find_inexact(columns, arrivals)
+        raise RaceError(found.text, found.where, found)
     graph = build_sync_graph(columns, arrivals, queues_ordered=False)
     if not graph.acyclic:
         check_deadlock(plan)
@@ -183,22 +185,18 @@ def _check_hand_overs(columns: Columns) -> None:
         raise PlanError(message, task_location(plan, bad))
 
 
-def explain_inexact(columns: Columns, arrivals: Arrivals) -> tuple[str, str | None]:
-    """Why the first wait that is not exact is none, and where it is."""
+def find_inexact(columns: Columns, arrivals: Arrivals) -> InexactWait:
+    """The first wait that is not exact, and why it is none."""
     plan = columns.plan
     row = int(np.flatnonzero(arrivals.inexact)[0])
     task, slot, value = (int(c[row]) for c in (plan.waits.task, plan.waits.slot, plan.waits.value))
     count, total = int(plan.slots.count[slot]), int(arrivals.total[slot])
-    makers = np.flatnonzero(plan.notifies.slot == slot)
-    lanes = sorted(set(columns.lane[plan.notifies.task[makers]].tolist()))
-    start = (
-        f"{plan.describe_task(task)} waits for {plan.describe_slot(slot)} >= {value}, which does"
-        f" not say which increments have come: "
-    )
+    makers = longs(plan.notifies.task)[plan.notifies.slot == slot]
+    lanes, first = np.unique(columns.lane[makers], return_index=True)
     if total != count:
         why = f"the slot counts {count} a launch but its notifies add up to {total}"
     elif not arrivals.ordered[slot] and value != count:
-        names = ", ".join(lane_name(plan, lane) for lane in lanes[:3])
+        names = ", ".join(lane_name(plan, lane) for lane in lanes[:3].tolist())
         more = f" and {len(lanes) - 3} more" if len(lanes) > 3 else ""
         why = (
             f"its {count} increments come from {names}{more} in any order; wait for all {count},"
@@ -206,7 +204,17 @@ def explain_inexact(columns: Columns, arrivals: Arrivals) -> tuple[str, str | No
         )
     else:
         why = "its notifies set values in no fixed order, so one may take back what another set"
-    return start + why, task_location(plan, task)
+    shown = makers[first][:SHOWN].tolist()
+    return InexactWait(
+        lanes=lanes_around(plan, [(t, 0) for t in (task, *shown)]),
+        waiter=task_record(plan, task),
+        slot=slot_record(plan, slot),
+        value=value,
+        count=count,
+        total=total,
+        notifiers=tuple(task_record(plan, t) for t in shown),
+        why=why,
+    )
 
 
 def check_separation(order: HappensBefore) -> None:
@@ -234,8 +242,8 @@ def check_separation(order: HappensBefore) -> None:
         sure = order.begun(waits.task[which], lag, notifies.task[by], copies)
         if not sure.all():
             bad = int(np.flatnonzero(~sure)[0])
-            message, where = _explain_separation(plan, int(which[bad]), int(by[bad]))
-            raise RaceError(message, where)
+            found = _unseparated(plan, int(which[bad]), int(by[bad]))
+            raise RaceError(found.text, found.where, found)
 
 
 def _first_notifies(columns: Columns) -> Longs:
@@ -247,23 +255,20 @@ def _first_notifies(columns: Columns) -> Longs:
     return longs(rows[changes(slot[rows], lane[rows])])
 
 
-def _explain_separation(plan: Plan, wait: int, notify: int) -> tuple[str, str | None]:
-    waits, notifies, slots = plan.waits, plan.notifies, plan.slots
+def _unseparated(plan: Plan, wait: int, notify: int) -> EpochNotSeparated:
+    waits, slots = plan.waits, plan.slots
     waiter, slot = int(waits.task[wait]), int(waits.slot[wait])
-    maker, copies = int(notifies.task[notify]), int(slots.copies[slot])
-    gap = copies - int(waits.lag[wait])
-    message = (
-        f"nothing orders the wait of {plan.describe_task(waiter)} for"
-        f" {plan.describe_slot(slot)} >= {waits.value[wait]} before"
-        f" {plan.describe_task(maker)} increments the slot for its next use"
-        f" {launches_later(gap)},"
-        f" so the wait may take that increment for one that it still lacks;"
-        f" a credit, a notify from the first to the second after its wait, would"
+    maker, copies = int(plan.notifies.task[notify]), int(slots.copies[slot])
+    lag = int(waits.lag[wait])
+    first, second = task_record(plan, waiter), task_record(plan, maker)
+    gap = copies - lag
+    return EpochNotSeparated(
+        lanes=lanes_around(plan, [(waiter, 0), (maker, max(0, gap))]),
+        waiter=first,
+        slot=slot_record(plan, slot),
+        value=int(waits.value[wait]),
+        lag=lag,
+        copies=copies,
+        notifier=second,
+        missing=Edge(first, "end", second, gap) if gap >= 0 else None,
     )
-    if gap < 0:
-        message = (
-            f"{plan.describe_task(waiter)} waits for {plan.describe_slot(slot)} of"
-            f" {waits.lag[wait]} launches ago, but the slot is used again after {copies};"
-            f" lower the lag or double the slot"
-        )
-    return message, task_location(plan, waiter)

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ditron.analysis.arrays import changes, last_of_run, longs, offsets, spans
-from ditron.analysis.explain import box_name, launches_later, task_location, verb
+from ditron.analysis.counterexample import Edge, Race
 from ditron.analysis.happens_before import HappensBefore, assume_separation, check_separation
+from ditron.analysis.plan_records import access_record, lanes_around
 from ditron.analysis.touches import WRITE, Touches, byte_intervals, find_touches
 from ditron.errors import RaceError
 from ditron.plan.tables import Bools, Longs, Mode, Plan
@@ -92,9 +93,8 @@ def _count_ordered(order: HappensBefore, runs: Runs, *, explain: bool = False) -
             return 0
         bad = np.flatnonzero(~sure)
         row = int(bad[np.argmin(gap[bad])])
-        message, where = _explain(order.plan, int(a[row]), int(b[row]), int(gap[row]))
-        more = f" ({len(bad) - 1} more such pairs)" if len(bad) > 1 else ""
-        raise RaceError(message + more, where)
+        found = _explain(order.plan, int(a[row]), int(b[row]), int(gap[row]), len(bad) - 1)
+        raise RaceError(found.text, found.where, found)
     return pairs
 
 
@@ -182,22 +182,13 @@ def _of_runs(order: HappensBefore, runs: Runs, *, last: bool) -> tuple[Longs, Lo
     return kept, offsets(runs.run[kept], len(size))
 
 
-def _explain(plan: Plan, a: int, b: int, gap: int) -> tuple[str, str]:
+def _explain(plan: Plan, a: int, b: int, gap: int, more: int) -> Race:
     """The two accesses that meet, and the edge that would order them."""
     x, y = _conflict(plan, a, b, gap)
-    mode = plan.accesses.mode
-    one, two = plan.describe_task(a), plan.describe_task(b)
-    lands = plan.ops[int(plan.tasks.op[a])].deferred
-    lag = f" of lag {gap}" if gap else ""
-    message = (
-        f"nothing orders two accesses to the same bytes:\n"
-        f"  {one} {verb(int(mode[x]))} {box_name(plan, x)} [{task_location(plan, a)}]\n"
-        f"  {two} {verb(int(mode[y]))} {box_name(plan, y)} {launches_later(gap)}"
-        f" [{task_location(plan, b)}]\n"
-        f"a notify from {one} after {'put' if lands else 'end'} and a wait{lag} for it in {two}"
-        f" would"
-    )
-    return message, task_location(plan, b)
+    first, second = access_record(plan, x), access_record(plan, y)
+    after = "put" if plan.ops[int(plan.tasks.op[a])].deferred else "end"
+    missing = Edge(first.task, after, second.task, gap)
+    return Race(lanes_around(plan, [(a, 0), (b, gap)]), first, second, gap, missing, more)
 
 
 def _conflict(plan: Plan, a: int, b: int, gap: int) -> tuple[int, int]:

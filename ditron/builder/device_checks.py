@@ -8,9 +8,9 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ditron.analysis.arrivals import Columns, find_arrivals
-from ditron.analysis.deadlock import explain_unreachable
+from ditron.analysis.deadlock import find_unreachable
 from ditron.analysis.expand import expand
-from ditron.analysis.happens_before import explain_inexact
+from ditron.analysis.happens_before import find_inexact
 from ditron.builder.grid import Grid
 from ditron.errors import DeadlockError, ProgramError
 from ditron.ir import device
@@ -79,11 +79,10 @@ def check_waits(program: DeviceProgram, module: ModuleOp) -> None:
     short = plan.waits.value > arrivals.total[plan.waits.slot]
     if short.any():
         row = int(np.argmax(short))
-        raise DeadlockError(
-            explain_unreachable(plan, arrivals, row), _line_of_wait(program, plan, row)
-        )
+        found = find_unreachable(plan, arrivals, row)
+        raise DeadlockError(found.text, _line_of_wait(program, plan, row), found)
     if arrivals.inexact.any():
-        message, _ = explain_inexact(columns, arrivals)
+        message = find_inexact(columns, arrivals).text
         raise ProgramError(message, _line_of_wait(program, plan, int(np.argmax(arrivals.inexact))))
 
 
