@@ -18,6 +18,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ditron import errors
+<<<<<<< HEAD
+from ditron.builder.call import call, like
+from ditron.builder.collectives import (
+=======
 from ditron.builder.core import Kernel, kernel
 from ditron.builder.device import DeviceProgram
 from ditron.builder.grid import Grid
@@ -27,20 +31,19 @@ from ditron.builder.task import (
     Program,
     Value,
     add,
+>>>>>>> origin/main
     all_gather,
     all_reduce,
-    call,
-    cast,
-    exp,
-    gelu,
-    like,
-    matmul,
-    mul,
+    all_to_all,
+    broadcast,
     reduce_scatter,
-    relu,
-    silu,
-    sub,
+    shard,
+    shift,
 )
+from ditron.builder.core import Kernel, kernel
+from ditron.builder.device import DeviceProgram
+from ditron.builder.task import Program
+from ditron.builder.value import Value, add, cast, exp, gelu, matmul, mul, relu, silu, sub
 from ditron.errors import DitronError
 from ditron.plan.dtypes import DType, bf16, f16, f32, i32, i64
 from ditron.plan.dtypes import bool_ as bool  # noqa: A004 - the public name, as torch has it
@@ -73,8 +76,10 @@ __all__ = [
     "add",
     "all_gather",
     "all_reduce",
+    "all_to_all",
     "bf16",
     "bool",
+    "broadcast",
     "call",
     "cast",
     "compile",
@@ -91,6 +96,8 @@ __all__ = [
     "mul",
     "reduce_scatter",
     "relu",
+    "shard",
+    "shift",
     "silu",
     "sub",
 ]

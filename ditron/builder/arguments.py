@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, cast
 
 from ditron.errors import MeshError, PlacementError, ProgramError, ShapeError
 from ditron.plan.callsite import user_line
-from ditron.plan.placement import Mesh, Partial, Placement, Placements, Replicate, Shard
+from ditron.plan.placement import Mesh, Partial, Placement, Placements, Replicate, Shard, show
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 
@@ -57,19 +57,47 @@ def as_dim(dim: object, ndim: int, what: str) -> int:
     return index % ndim
 
 
-def as_axis(axis: str | None, mesh: Mesh, what: str) -> str:
-    """The mesh axis an operation works over; None where the mesh has only one.
+def as_index(number: object, what: str) -> int:
+    """An integer.
 
     Raises:
-        MeshError: the mesh has no such axis, or several and none is named.
+        ProgramError: anything else.
+    """
+    try:
+        return operator.index(cast("int", number))
+    except TypeError:
+        message = f"{what} is an integer, got {number!r}"
+        raise ProgramError(message) from None
+
+
+def as_axis(
+    axis: str | None,
+    mesh: Mesh,
+    placements: Placements,
+    fits: Callable[[Placement], bool],
+    what: str,
+) -> str:
+    """The mesh axis an operation works over: the one named, else the only one whose placement fits.
+
+    Where none fits it is one that the operation's own rule will refuse, with a message that helps.
+
+    Raises:
+        MeshError: the mesh has no such axis, or several fit and none is named.
     """
     if axis is not None:
         mesh.index(axis)
         return axis
-    if len(mesh.axes) != 1:
-        message = f"{what} on {mesh} needs axis=, one of {', '.join(mesh.axes)}"
+    if len(mesh.axes) == 1:
+        return mesh.axes[0]
+    fitting = [a for a, p in zip(mesh.axes, placements, strict=True) if fits(p)]
+    if len(fitting) > 1:
+        message = (
+            f"{what} could work over {' or '.join(fitting)} of {mesh}, as the tensor is"
+            f" {show(placements)}; name one with axis="
+        )
         raise MeshError(message)
-    return mesh.axes[0]
+    placed = [a for a, p in zip(mesh.axes, placements, strict=True) if p != Replicate()]
+    return (*fitting, *placed, *mesh.axes)[0]
 
 
 def as_placements(placements: object, mesh: Mesh, ndim: int, what: str) -> Placements:
@@ -124,8 +152,8 @@ def _own(given: object) -> object:
             return given
 
 
-def as_mesh(mesh: object) -> Mesh:
-    """A mesh that programs can be on.
+def as_mesh(mesh: object, *, several: bool = False) -> Mesh:
+    """A mesh that programs can be on; of several axes only if so said.
 
     Raises:
         MeshError: anything else.
@@ -133,7 +161,7 @@ def as_mesh(mesh: object) -> Mesh:
     if not isinstance(mesh, Mesh):
         message = f"a program needs a Mesh, as in Mesh(tp=4), got {mesh!r}"
         raise MeshError(message)
-    if len(mesh.axes) > 1:
+    if len(mesh.axes) > 1 and not several:
         message = f"programs on {mesh} are not supported yet: use one axis"
         raise MeshError(message)
     return mesh
@@ -141,7 +169,7 @@ def as_mesh(mesh: object) -> Mesh:
 
 @contextmanager
 def at_user_line() -> Generator[None]:
-    """Errors of the rules, raised again as errors at the user's line."""
+    """Errors of the rules, raised again as errors at the user's line; also a decorator."""
     try:
         yield
     except ProgramError as error:

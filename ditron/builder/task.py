@@ -11,30 +11,21 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ditron.builder.arguments import (
-    as_axis,
-    as_dim,
-    as_mesh,
-    as_name,
-    as_placements,
-    as_shape,
-    at_user_line,
-)
-from ditron.builder.core import Kernel, distinct_kernel
+from ditron.builder.arguments import as_mesh, as_name, as_placements, as_shape, at_user_line
+from ditron.builder.core import distinct_kernel
+from ditron.builder.value import Value, program_of
 from ditron.errors import PlacementError, ProgramError
 from ditron.ir import core, task
 from ditron.ir.attrs import TensorType
 from ditron.ir.locations import caller_loc
-from ditron.plan import calls
-from ditron.plan import spec as rules
 from ditron.plan.callsite import user_line
-from ditron.plan.dtypes import DTYPES, DType, as_dtype
-from ditron.plan.placement import Mesh, Partial, Placement, Placements, show
+from ditron.plan.dtypes import DType, as_dtype
+from ditron.plan.placement import Mesh, Partial, Placement, show
 from ditron.plan.spec import TensorSpec, check_spec
 
 if TYPE_CHECKING:
@@ -65,7 +56,7 @@ class Program:
     def __init__(self, name: str, mesh: Mesh) -> None:
         with at_user_line():
             self.name = as_name(name, "a program")
-            self.mesh = as_mesh(mesh)
+            self.mesh = as_mesh(mesh, several=True)
         self._state = _State.NEW
         self._taken: dict[str, str] = {}
         self._outputs: dict[SSAValue, str] = {}
@@ -126,7 +117,7 @@ class Program:
     def output(self, name: str, value: Value) -> None:
         """A tensor that every run returns; partial sums come back summed."""
         with at_user_line():
-            if _program_of("output", value) is not self:
+            if program_of("output", value) is not self:
                 message = (
                     f'output "{name}" of program "{self.name}" is a value of program'
                     f' "{value.program.name}"; a program uses its own values only'
@@ -219,257 +210,3 @@ class Program:
         for result in op.results:
             result.name_hint = _NO_HINT.sub("_", hint)
         self._op.body.block.add_op(op)
-
-
-class Value:
-    """A distributed tensor of a program: what it will be, not yet its elements."""
-
-    __slots__ = ("_name", "program", "spec", "ssa")
-    __array_ufunc__ = None  # numpy leaves operators to this class
-
-    def __init__(self, program: Program, ssa: SSAValue, name: str | None) -> None:
-        self.program = program
-        self.ssa = ssa
-        self.spec = task.spec_of(ssa)
-        self._name = name
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The global shape."""
-        return self.spec.shape
-
-    @property
-    def dtype(self) -> DType:
-        return DTYPES[self.spec.dtype]
-
-    @property
-    def placements(self) -> Placements:
-        """One placement per mesh axis."""
-        return self.spec.placements
-
-    @property
-    def name(self) -> str | None:
-        """The name given to the input or operation, if any."""
-        return self._name
-
-    def __repr__(self) -> str:
-        return f"<Value {self._name or self.ssa.name_hint}: {self.spec}>"
-
-    def __bool__(self) -> bool:
-        message = "a value has no elements until the program runs, so it is neither true nor false"
-        raise ProgramError(message, user_line())
-
-    def __add__(self, other: Value) -> Value:
-        return add(self, other)
-
-    def __sub__(self, other: Value) -> Value:
-        return sub(self, other)
-
-    def __mul__(self, other: Value) -> Value:
-        return mul(self, other)
-
-    def __matmul__(self, other: Value) -> Value:
-        return matmul(self, other)
-
-    # Only reached with an operand that is no value: the same message as the other way round.
-    def __radd__(self, other: Value) -> Value:
-        return add(other, self)
-
-    def __rsub__(self, other: Value) -> Value:
-        return sub(other, self)
-
-    def __rmul__(self, other: Value) -> Value:
-        return mul(other, self)
-
-    def __rmatmul__(self, other: Value) -> Value:
-        return matmul(other, self)
-
-
-def matmul(a: Value, b: Value, *, transpose_b: bool = False, name: str | None = None) -> Value:
-    """`a @ b` accumulated in float32: a [M, K], b [K, N], or [N, K] if `transpose_b`.
-
-    Placements: (R, R) -> R; (S(0), R) -> S(0); (R, S(1)) -> S(1); (S(1), S(0)) -> P; one P beside
-    R -> P. Dims are those of `[M, K] @ [K, N]`.
-    """
-    with at_user_line():
-        program = _program_of("matmul", a, b)
-        rules.matmul(a.spec, b.spec, transpose_b=transpose_b, names=_names(a, b))
-        return _emit(
-            program, task.MatmulOp(a.ssa, b.ssa, transpose_b=transpose_b, op_name=name), name
-        )
-
-
-def add(a: Value, b: Value, *, name: str | None = None) -> Value:
-    """`a + b`; size-1 dimensions broadcast."""
-    return _binary(task.AddOp, a, b, name)
-
-
-def sub(a: Value, b: Value, *, name: str | None = None) -> Value:
-    """`a - b`; size-1 dimensions broadcast."""
-    return _binary(task.SubOp, a, b, name)
-
-
-def mul(a: Value, b: Value, *, name: str | None = None) -> Value:
-    """`a * b`, element by element; size-1 dimensions broadcast."""
-    return _binary(task.MulOp, a, b, name)
-
-
-def silu(x: Value, *, name: str | None = None) -> Value:
-    """`x * sigmoid(x)`."""
-    return _unary(task.SiluOp, x, name)
-
-
-def gelu(x: Value, *, name: str | None = None) -> Value:
-    """`x * Phi(x)`, Phi the normal distribution function (not the tanh form)."""
-    return _unary(task.GeluOp, x, name)
-
-
-def relu(x: Value, *, name: str | None = None) -> Value:
-    """`max(x, 0)`."""
-    return _unary(task.ReluOp, x, name)
-
-
-def exp(x: Value, *, name: str | None = None) -> Value:
-    """`e ** x`."""
-    return _unary(task.ExpOp, x, name)
-
-
-def cast(x: Value, dtype: DType | torch.dtype, *, name: str | None = None) -> Value:
-    """The same elements in another dtype; nothing is ever cast silently."""
-    with at_user_line():
-        program = _program_of("cast", x)
-        to = as_dtype(dtype).name
-        rules.cast(x.spec, to, name=_names(x)[0])
-        return _emit(program, task.CastOp(x.ssa, to, op_name=name), name)
-
-
-def all_gather(x: Value, dim: int, axis: str | None = None, *, name: str | None = None) -> Value:
-    """S(dim) -> R: every rank of the mesh axis gets the whole of `dim`."""
-    return _collective(task.AllGatherOp, x, axis, dim, name)
-
-
-def reduce_scatter(
-    x: Value, dim: int, axis: str | None = None, *, name: str | None = None
-) -> Value:
-    """P -> S(dim): partial sums are added, each rank of the mesh axis keeps its part of `dim`."""
-    return _collective(task.ReduceScatterOp, x, axis, dim, name)
-
-
-def all_reduce(x: Value, axis: str | None = None, *, name: str | None = None) -> Value:
-    """P -> R: partial sums are added on every rank of the mesh axis."""
-    with at_user_line():
-        program = _program_of("all_reduce", x)
-        over = as_axis(axis, program.mesh, "all_reduce")
-        index = program.mesh.index(over)
-        rules.collective("all_reduce", x.spec, axis=index, name=_names(x)[0])
-        return _emit(program, task.AllReduceOp(x.ssa, over, op_name=name), name)
-
-
-def call(
-    kernel: Kernel,
-    *args: Value,
-    out: Value | TensorSpec,
-    name: str | None = None,
-    **options: Any,  # noqa: ANN401 - whatever the kernel takes
-) -> Value:
-    """Run a tile kernel (`@dt.kernel`) on each tile of a result that is typed like `out`.
-
-    Placements: an operand that is cut along with the result lies as it does or is a replica; one
-    that is read whole is a replica. `options` are the kernel's own, by keyword.
-    """
-    with at_user_line():
-        if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
-            message = f"call takes a kernel, made by @dt.kernel, got {kernel!r}"
-            raise ProgramError(message)
-        typed = [out] if isinstance(out, Value) else []
-        program = _program_of(f"call of {kernel.name}", *args, *typed)
-        spec = out.spec if isinstance(out, Value) else out
-        traced = kernel.trace([a.spec for a in args], spec, options)
-        used = [args[i] for i in traced.sources]
-        names = [args[i].name or kernel.tensors[i] for i in traced.sources]
-        calls.call(kernel.name, [a.spec for a in used], spec, traced.cuts, names)
-        func = program.add_kernel(traced.func)
-        op = task.CallOp(func, [a.ssa for a in used], traced.cuts, spec, op_name=name)
-        return _emit(program, op, name)
-
-
-def like(
-    x: Value,
-    *,
-    shape: Sequence[int] | None = None,
-    dtype: DType | torch.dtype | None = None,
-    placements: Placement | Sequence[Placement] | None = None,
-) -> TensorSpec:
-    """What `call` may be given as `out`: a tensor like `x`, with some things other than its."""
-    with at_user_line():
-        program = _program_of("like", x)
-        dims = x.shape if shape is None else as_shape(shape, "like")
-        layout = x.placements
-        if placements is not None:
-            layout = as_placements(placements, program.mesh, len(dims), "like")
-        element = x.dtype if dtype is None else as_dtype(dtype)
-        spec = TensorSpec(dims, element.name, layout)
-        check_spec(spec, len(program.mesh.axes), "like")
-        return spec
-
-
-def _unary(op: type[task.UnaryOp], x: Value, name: str | None) -> Value:
-    with at_user_line():
-        program = _program_of(op.function(), x)
-        rules.pointwise(op.function(), [x.spec], names=_names(x))
-        return _emit(program, op(x.ssa, op_name=name), name)
-
-
-def _binary(op: type[task.BinaryOp], a: Value, b: Value, name: str | None) -> Value:
-    with at_user_line():
-        program = _program_of(op.function(), a, b)
-        rules.pointwise(op.function(), [a.spec, b.spec], names=_names(a, b))
-        return _emit(program, op(a.ssa, b.ssa, op_name=name), name)
-
-
-def _collective(
-    op: type[task.DimCollectiveOp], x: Value, axis: str | None, dim: int, name: str | None
-) -> Value:
-    with at_user_line():
-        kind = op.name.partition(".")[2]
-        program = _program_of(kind, x)
-        over = as_axis(axis, program.mesh, kind)
-        at = as_dim(dim, len(x.shape), kind)
-        index = program.mesh.index(over)
-        rules.collective(kind, x.spec, axis=index, dim=at, name=_names(x)[0])
-        return _emit(program, op(x.ssa, at, over, op_name=name), name)
-
-
-def _emit(program: Program, op: task.ComputeOp, name: str | None) -> Value:
-    if name is not None:
-        as_name(name, op.name.partition(".")[2])
-    program.append(op, op.label())
-    return Value(program, op.result, name)
-
-
-def _program_of(what: str, *operands: object) -> Program:
-    """The one program that all operands belong to, still open."""
-    for operand in operands:
-        if not isinstance(operand, Value):
-            message = (
-                f"{what} takes values of a program, got {operand!r}; a number or tensor has to be"
-                f" an input or weight of its own"
-            )
-            raise ProgramError(message)
-    values = [v for v in operands if isinstance(v, Value)]
-    program = values[0].program
-    for value in values:
-        if value.program is not program:
-            message = (
-                f'{what} mixes a value of program "{program.name}" with one of program'
-                f' "{value.program.name}"; a program uses its own values only'
-            )
-            raise ProgramError(message)
-    program.require_open()
-    return program
-
-
-def _names(*values: Value) -> list[str]:
-    """How messages call the operands: by the user's names, else by position."""
-    positions = ("x",) if len(values) == 1 else ("a", "b")
-    return [v.name or at for v, at in zip(values, positions, strict=True)]

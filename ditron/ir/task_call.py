@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from xdsl.dialects.builtin import FlatSymbolRefAttrConstr, SymbolRefAttr
 from xdsl.ir import Data, SSAValue
@@ -13,11 +14,12 @@ from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
 from ditron.ir import core
-from ditron.ir.attrs import ChoiceAttr, TensorType
-from ditron.ir.task_program import TAIL, ComputeOp, build, spec_of
+from ditron.ir.attrs import TensorType
+from ditron.ir.task_program import TAIL, CommonArgs, ComputeOp, build, scope_of, spec_of
 from ditron.plan import calls
 from ditron.plan.calls import Cuts
-from ditron.plan.placement import AxisRule
+from ditron.plan.placement import Scope
+from ditron.plan.placement_rules import Rule
 from ditron.plan.spec import TensorSpec
 
 
@@ -70,13 +72,12 @@ class CallOp(ComputeOp):
         args: Sequence[SSAValue],
         cuts: Sequence[Cuts],
         result: TensorSpec,
-        *,
-        op_name: str | None = None,
-        choice: ChoiceAttr | None = None,
+        **common: Unpack[CommonArgs],
     ) -> None:
-        spec = calls.call(kernel, [spec_of(arg) for arg in args], result, cuts)
+        scope = scope_of(args, common)
+        spec = calls.call(kernel, [spec_of(arg) for arg in args], result, cuts, scope)
         props = {"kernel": SymbolRefAttr(kernel), "cuts": CutsAttr(tuple(cuts))}
-        build(self, [args], spec, op_name, choice, **props)
+        build(self, [args], spec, common, **props)
 
     @property
     def kernel_name(self) -> str:
@@ -89,11 +90,11 @@ class CallOp(ComputeOp):
     def label(self) -> str:
         return self.op_name.data if self.op_name else self.kernel_name
 
-    def infer_from(self, operands: Sequence[TensorSpec]) -> TensorSpec:
-        return calls.call(self.kernel_name, operands, spec_of(self.result), self.cuts)
+    def infer_from(self, operands: Sequence[TensorSpec], scope: Scope) -> TensorSpec:
+        return calls.call(self.kernel_name, operands, spec_of(self.result), self.cuts, scope)
 
-    def placement_rule(self) -> AxisRule:
-        return calls.call_rule(self.cuts)
+    def placement_rule(self) -> Rule:
+        return calls.call_rule(self.kernel_name, self.cuts)
 
     def function(self) -> core.FuncOp:
         """The kernel, which stands beside the task program.

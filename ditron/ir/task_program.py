@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TypedDict
 
 from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -28,9 +29,10 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from ditron.errors import ProgramError
+from ditron.errors import MeshError, ProgramError
 from ditron.ir.attrs import ChoiceAttr, MeshAttr, TensorType
-from ditron.plan.placement import AxisRule, Mesh
+from ditron.plan.placement import Mesh, Scope
+from ditron.plan.placement_rules import Rule
 from ditron.plan.spec import TensorSpec
 
 
@@ -73,9 +75,6 @@ class ProgramOp(IRDLOperation):
 
     def verify_(self) -> None:
         axes = len(self.mesh.axes)
-        if axes > 1:
-            message = f"programs on {self.mesh} are not supported yet: use one axis"
-            raise VerifyException(message)
         names: list[str] = []
         outputs: list[SSAValue] = []
         for op in self.body.block.ops:
@@ -100,7 +99,7 @@ class ProgramOp(IRDLOperation):
 def _verify_axes(op: Operation, axes: int) -> None:
     for result in op.results:
         if isinstance(result.type, TensorType) and len(result.type.placements) not in (0, axes):
-            message = f"{op.name}: {result.type} needs {axes} placement, one per mesh axis"
+            message = f"{op.name}: {result.type} needs one placement per mesh axis, so {axes}"
             raise VerifyException(message)
 
 
@@ -160,6 +159,17 @@ class OutputOp(IRDLOperation):
         super().__init__(properties={"name": StringAttr(name)}, operands=[operand])
 
 
+class CommonArgs(TypedDict, total=False):
+    """What every op that computes may be given besides its operands and properties.
+
+    `names` are what messages call the operands.
+    """
+
+    op_name: str | None
+    choice: ChoiceAttr | None
+    names: Sequence[str]
+
+
 class ComputeOp(IRDLOperation, ABC):
     """An op whose result type follows from its operands and properties.
 
@@ -173,14 +183,14 @@ class ComputeOp(IRDLOperation, ABC):
     traits = traits_def(Pure(), HasParent(ProgramOp))
 
     @abstractmethod
-    def infer_from(self, operands: Sequence[TensorSpec]) -> TensorSpec:
+    def infer_from(self, operands: Sequence[TensorSpec], scope: Scope) -> TensorSpec:
         """What the result must be for such operands, by the rules of `ditron.plan.spec`.
 
         Raises:
             ProgramError: the operands do not fit.
         """
 
-    def placement_rule(self) -> AxisRule | None:
+    def placement_rule(self) -> Rule | None:
         """What a mesh axis makes of the operands' placements; None for a collective."""
         return None
 
@@ -193,7 +203,7 @@ class ComputeOp(IRDLOperation, ABC):
         specs = [spec_of(operand) for operand in self.operands]
         if not placements or not all(spec.placements for spec in specs):
             specs = [replace(spec, placements=()) for spec in specs]
-        return self.infer_from(specs)
+        return self.infer_from(specs, scope_of(self.operands))
 
     def verify_(self) -> None:
         given = spec_of(self.result)
@@ -220,23 +230,44 @@ def spec_of(value: SSAValue) -> TensorSpec:
     return SSAValue.get(value, type=TensorType).type.spec
 
 
+def scope_of(values: Iterable[SSAValue], common: CommonArgs | None = None) -> Scope:
+    """The mesh that values lie on, and what messages call them.
+
+    Raises:
+        MeshError: they are of no program.
+    """
+    values = list(values)
+    for value in values:
+        owner: Operation | None = value.owner if isinstance(value.owner, Operation) else None
+        while owner is not None and not isinstance(owner, ProgramOp):
+            owner = owner.parent_op()
+        if owner is not None:
+            return Scope(owner.mesh, tuple(common.get("names", ())) if common else ())
+    if values:
+        message = "operands of a task op are values of a task.program"
+        raise MeshError(message)
+    return Scope()
+
+
 def build(
     op: ComputeOp,
     operands: Sequence[SSAValue | Sequence[SSAValue]],
     spec: TensorSpec,
-    op_name: str | None,
-    choice: ChoiceAttr | None,
+    common: CommonArgs,
     **props: Attribute | None,
 ) -> None:
     """Make an op whose result is of a spec; what `__init__` of a compute op comes down to."""
+    op_name = common.get("op_name")
     named = StringAttr(op_name) if op_name else None
     IRDLOperation.__init__(
         op,
         operands=operands,
         result_types=[TensorType.of(spec)],
-        properties={"op_name": named, "choice": choice, **props},
+        properties={"op_name": named, "choice": common.get("choice"), **props},
     )
 
 
 TAIL = "(`name` $op_name^)? (`choice` qualified($choice)^)? attr-dict `:` "
 """What the formats of ops that compute have before their types."""
+UNARY_FORMAT = f"$operand {TAIL} type($operand) `->` type($result)"
+BINARY_FORMAT = f"$lhs `,` $rhs {TAIL} type($lhs) `,` type($rhs) `->` type($result)"

@@ -11,7 +11,7 @@
 Without `insert`, an op whose operands fit no rule is a PlacementError that names the collective.
 
 Needs: task IR whose inputs and weights have placements. Ensures: every tensor has placements, by
-the rules of `ditron.plan.placement`, the same that the builder raises errors from.
+the rules of `ditron.plan.placement_rules`, the same that the builder raises errors from.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from ditron.errors import ProgramError
 from ditron.ir import task
 from ditron.ir.attrs import TensorType
 from ditron.ir.locations import op_location
-from ditron.plan.placement import AxisRule, Mend, Mesh, find_mends
+from ditron.plan.moves import Move
+from ditron.plan.placement import Mesh
+from ditron.plan.placement_rules import Rule, find_mends
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class InferPlacementsPass(ModulePass):
                 _infer(program, insert=self.insert)
 
 
-# What was inserted already: operand, mesh axis, collective, its dim -> the result.
-_Mended = dict[tuple[SSAValue, str, str, int | None], SSAValue]
+# What was inserted already: operand and move -> the result.
+_Mended = dict[tuple[SSAValue, Move], SSAValue]
 
 
 def _infer(program: task.ProgramOp, *, insert: bool) -> None:
@@ -64,33 +66,20 @@ def _infer(program: task.ProgramOp, *, insert: bool) -> None:
             Rewriter.replace_value_with_new_type(op.result, TensorType.of(spec))
 
 
-def _mend(op: task.ComputeOp, rule: AxisRule, mesh: Mesh, mended: _Mended) -> None:
-    """Give the op the collective it lacks on each mesh axis; ops with the same need share one."""
-    for index, axis in enumerate(mesh.axes):
-        specs = [task.spec_of(operand) for operand in op.operands]
-        if rule(tuple(spec.placements[index] for spec in specs)) is not None:
-            continue
-        ndims = [len(spec.shape) for spec in specs]
-        mends, *_ = find_mends(rule, [spec.placements for spec in specs], ndims, index)
-        for mend in mends:
+def _mend(op: task.ComputeOp, rule: Rule, mesh: Mesh, mended: _Mended) -> None:
+    """Give the op the collectives it lacks; ops with the same need share one."""
+    while ways := find_mends(rule, [task.spec_of(operand).placements for operand in op.operands]):
+        for mend in ways[0]:
             operand = op.operands[mend.operand]
-            key = (operand, axis, mend.kind, mend.dim)
+            key = (operand, mend.move)
             if key not in mended:
-                mended[key] = _insert_before(op, operand, mend, axis)
+                mended[key] = _insert_before(op, operand, mend.move, mesh)
             op.operands[mend.operand] = mended[key]
 
 
-def _insert_before(op: task.ComputeOp, operand: SSAValue, mend: Mend, axis: str) -> SSAValue:
-    collective = _collective(operand, mend, axis)
-    collective.location = op.location
-    collective.result.name_hint = mend.kind
-    Rewriter.insert_op(collective, InsertPoint.before(op))
-    return collective.result
-
-
-def _collective(operand: SSAValue, mend: Mend, axis: str) -> task.CollectiveOp:
-    if mend.dim is None:
-        return task.AllReduceOp(operand, axis)
-    if mend.kind == "all_gather":
-        return task.AllGatherOp(operand, mend.dim, axis)
-    return task.ReduceScatterOp(operand, mend.dim, axis)
+def _insert_before(op: task.ComputeOp, operand: SSAValue, move: Move, mesh: Mesh) -> SSAValue:
+    made = task.move_op(operand, move, mesh)
+    made.location = op.location
+    made.result.name_hint = move.kind
+    Rewriter.insert_op(made, InsertPoint.before(op))
+    return made.result

@@ -10,21 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ditron.errors import PlacementError, ShapeError
-from ditron.plan.placement import (
-    AxisRule,
-    Placement,
-    Replicate,
-    Shard,
-    apply_rule,
-    show,
-)
-from ditron.plan.spec import TensorSpec, show_shape
+from ditron.plan.placement import Placement, Placements, Replicate, Scope, Shard, show
+from ditron.plan.placement_rules import Rule, apply_rule, check_within_reach
+from ditron.plan.spec import NOWHERE, TensorSpec, show_shape
 
 Cuts = tuple[int | None, ...]
 """For each dimension of an operand the result's dimension that it is cut along; None: whole."""
 
 
-def call_rule(cuts: Sequence[Cuts]) -> AxisRule:
+def call_rule(name: str, cuts: Sequence[Cuts]) -> Rule:
     """Operands lie as the result does, where they are cut along with it, or are replicas."""
 
     def aligned(placement: Placement, cut: Cuts) -> Placement | None:
@@ -37,7 +31,7 @@ def call_rule(cuts: Sequence[Cuts]) -> AxisRule:
         seen = {aligned(p, c) for p, c in zip(operands, cuts, strict=True)} - {Replicate()}
         return Replicate() if not seen else seen.pop() if len(seen) == 1 else None
 
-    return rule
+    return Rule(f"call of {name}", rule, tuple(cuts))
 
 
 def call(
@@ -45,7 +39,7 @@ def call(
     operands: Sequence[TensorSpec],
     result: TensorSpec,
     cuts: Sequence[Cuts],
-    names: Sequence[str] | None = None,
+    scope: Scope = NOWHERE,
 ) -> TensorSpec:
     """The result of a call that should be like `result`, placed as the operands make it.
 
@@ -55,20 +49,21 @@ def call(
         ShapeError: a dimension is cut along with one of another size.
         PlacementError: no rule fits the operands, or they make another placement.
     """
-    names = names or [f"operand {i}" for i in range(len(operands))]
-    for operand, cut, called in zip(operands, cuts, names, strict=True):
+    scope = scope.called(*(f"operand {i}" for i in range(len(operands))))
+    for operand, cut, called in zip(operands, cuts, scope.names, strict=True):
         _check_shape(name, operand, result, cut, called)
     if not all(operand.placements for operand in operands):
         return replace(result, placements=())
-    made = [Replicate()] * len(result.placements)
+    made: Placements = (Replicate(),) * len(result.placements)
+    placements = [operand.placements for operand in operands]
+    rule = call_rule(name, cuts)
     if operands:
-        ndims = [len(operand.shape) for operand in operands]
-        placements = [operand.placements for operand in operands]
-        made = apply_rule(f"call of {name}", call_rule(cuts), placements, ndims, names)
+        made = apply_rule(rule, placements, scope)
     if not result.placements:
-        return replace(result, placements=tuple(made))
+        return replace(result, placements=made)
     given = zip(made, result.placements, strict=True)
     if all(m == r or (m == Replicate() and isinstance(r, Shard)) for m, r in given):
+        check_within_reach(rule, placements, result.placements, scope)
         return result
     message = (
         f"call of {name} makes {show(made)}, but out is {show(result.placements)}: give an out"

@@ -1,15 +1,18 @@
-"""How tensors lie on a mesh, and the one table of what operations make of placements.
+"""How tensors lie on a mesh.
 
 Placements are PyTorch DTensor's, one per mesh axis: `Shard(dim)` cuts a dimension like
-`torch.chunk`, `Replicate()` is the whole tensor on every rank, `Partial()` is a term of a sum. The
-builder, the IR's verifiers and the pass `infer-placements` all use the rules below. The rules hold
-for each mesh axis by itself.
+`torch.chunk`, `Replicate()` is the whole tensor on every rank, `Partial()` is a term of a sum. A
+dimension that several axes cut is cut by the first of them, then each part by the next.
+
+What operations make of placements is in `placement_rules.py`, how to get from one placement to
+another in `moves.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +61,7 @@ class Partial:
 
 Placement = Shard | Replicate | Partial
 Placements = tuple[Placement, ...]
+Longs = npt.NDArray[np.int64]
 
 
 def show(placements: Sequence[Placement]) -> str:
@@ -103,6 +107,14 @@ class Mesh:
             raise MeshError(message)
         return self.axes.index(axis)
 
+    def stride(self, axis: str) -> int:
+        """How far apart neighbours along an axis are in rank numbers."""
+        return int(np.prod(self.sizes[self.index(axis) + 1 :], dtype=np.int64))
+
+    def coordinate(self, axis: str, rank: npt.ArrayLike) -> Longs:
+        """Where a rank, or each of an array of ranks, stands along an axis."""
+        return np.asarray(rank, np.int64) // self.stride(axis) % self.size(axis)
+
     def __repr__(self) -> str:
         return f"Mesh({', '.join(f'{a}={s}' for a, s in zip(self.axes, self.sizes, strict=True))})"
 
@@ -118,204 +130,75 @@ def shard_extent(size: int, n: int, r: npt.ArrayLike) -> npt.NDArray[np.int64]:
     return np.clip(size - np.asarray(r, np.int64) * q, 0, q)
 
 
-# What one mesh axis makes of the operands' placements: None where the rule has no entry.
-AxisRule = Callable[[tuple[Placement, ...]], Placement | None]
+class Placed(Protocol):
+    """A global shape and a placement per mesh axis, as `TensorSpec` has them."""
 
-_R, _P = Replicate(), Partial()
-_MATMUL: dict[tuple[Placement, ...], Placement] = {
-    (_R, _R): _R,
-    (Shard(0), _R): Shard(0),
-    (_R, Shard(1)): Shard(1),
-    (Shard(1), Shard(0)): _P,
-    (_P, _R): _P,
-    (_R, _P): _P,
-}
-_LINEAR = frozenset({"add", "sub"})  # of all operands at once: sums of partial sums
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def placements(self) -> Placements: ...
 
 
-def matmul_placement(
-    a: Placements, b: Placements, *, transpose_b: bool = False, names: Sequence[str] = ("a", "b")
-) -> Placements:
-    """The placement of `a @ b`, by `matmul_rule`.
+def local_offset(tensor: Placed, mesh: Mesh, rank: npt.ArrayLike) -> Longs:
+    """Where a rank's part begins in the global tensor, `[*ranks, D]`; `rank` may be an array.
 
-    Raises:
-        PlacementError: no rule fits; the message names the collective that mends it.
+    An empty part begins at the end of the part that was cut.
     """
-    return apply_rule("matmul", matmul_rule(transpose_b=transpose_b), (a, b), (2, 2), names)
+    return _local_box(tensor, mesh, rank)[0]
 
 
-def matmul_rule(*, transpose_b: bool = False) -> AxisRule:
-    """The table above, for a [M, K] and b [K, N]; [N, K] if transposed."""
-
-    def rule(operands: tuple[Placement, ...]) -> Placement | None:
-        left, right = operands
-        if transpose_b and isinstance(right, Shard):
-            right = Shard(1 - right.dim)
-        return _MATMUL.get((left, right))
-
-    return rule
+def local_extent(tensor: Placed, mesh: Mesh, rank: npt.ArrayLike) -> Longs:
+    """The shape of a rank's part, `[*ranks, D]`; `rank` may be an array."""
+    return _local_box(tensor, mesh, rank)[1]
 
 
-def pointwise_placement(
-    fn: str,
-    operands: Sequence[Placements],
-    shapes: Sequence[tuple[int, ...]],
-    *,
-    names: Sequence[str] = ("a", "b"),
-) -> Placements:
-    """The placement of a pointwise function of operands whose shapes broadcast.
-
-    Raises:
-        PlacementError: no rule fits; the message names the collective that mends it.
-    """
-    ndims = [len(shape) for shape in shapes]
-    return apply_rule(fn, pointwise_rule(fn, shapes), operands, ndims, names)
+def local_capacity(tensor: Placed, mesh: Mesh) -> tuple[int, ...]:
+    """The most that any rank holds of each dimension."""
+    capacity = list(tensor.shape)
+    for axis, placement in zip(mesh.axes, tensor.placements, strict=True):
+        if isinstance(placement, Shard):
+            capacity[placement.dim] = shard_size(capacity[placement.dim], mesh.size(axis))
+    return tuple(capacity)
 
 
-def pointwise_rule(fn: str, shapes: Sequence[tuple[int, ...]]) -> AxisRule:
-    """Equal placements or replicas beside one; partial sums only where the function is linear."""
-    ndim = max(map(len, shapes))
-    size = np.broadcast_shapes(*shapes)
-
-    def aligned(placement: Placement, shape: tuple[int, ...]) -> Placement | None:
-        if not isinstance(placement, Shard):
-            return placement
-        dim = placement.dim + ndim - len(shape)
-        return Shard(dim) if shape[placement.dim] == size[dim] else None
-
-    def rule(operands: tuple[Placement, ...]) -> Placement | None:
-        seen = {aligned(p, s) for p, s in zip(operands, shapes, strict=True)}
-        if _P in seen:
-            scaled = fn == "mul" and seen == {_P, _R}
-            return _P if scaled or (fn in _LINEAR and seen == {_P}) else None
-        seen.discard(_R)
-        return _R if not seen else seen.pop() if len(seen) == 1 else None
-
-    return rule
+def _local_box(tensor: Placed, mesh: Mesh, rank: npt.ArrayLike) -> tuple[Longs, Longs]:
+    ranks = np.asarray(rank, np.int64)
+    extent = np.broadcast_to(np.array(tensor.shape, np.int64), (*ranks.shape, len(tensor.shape)))
+    offset, extent = np.zeros_like(extent), extent.copy()
+    for axis, placement in zip(mesh.axes, tensor.placements, strict=True):
+        if isinstance(placement, Shard):
+            size = extent[..., placement.dim].copy()
+            full = -(-size // mesh.size(axis))
+            start = np.minimum(mesh.coordinate(axis, ranks) * full, size)
+            offset[..., placement.dim] += start
+            extent[..., placement.dim] = np.minimum(full, size - start)
+    return offset, extent
 
 
-def cast_rule(*, keeps_sums: bool) -> AxisRule:
-    """A cast changes no placement; between kinds of dtypes it is not linear, so not of a sum."""
-
-    def rule(operands: tuple[Placement, ...]) -> Placement | None:
-        (have,) = operands
-        return have if keeps_sums or have != _P else None
-
-    return rule
-
-
-def collective_placement(
-    kind: str, placements: Placements, *, axis: int = 0, dim: int | None = None, name: str = "x"
-) -> Placements:
-    """The placement after a collective over the mesh axis at index `axis`.
-
-    Raises:
-        PlacementError: the operand does not lie as the collective needs it.
-    """
-    have = placements[axis]
-    need: Placement = Shard(dim or 0) if kind == "all_gather" else _P
-    if have != need:
-        called = kind if dim is None else f"{kind}(dim={dim})"
-        advice = _collective_advice(have, name)
-        message = f"{called} needs {name} {need}, but it is {have}: {advice}"
-        raise PlacementError(message)
-    result: Placement = Shard(dim or 0) if kind == "reduce_scatter" else _R
-    return (*placements[:axis], result, *placements[axis + 1 :])
-
-
-def _collective_advice(have: Placement, name: str) -> str:
-    match have:
-        case Shard(dim):
-            return f"all_gather({name}, dim={dim}) makes it whole"
-        case Partial():
-            return f"all_reduce({name}) or reduce_scatter({name}, dim=...) sums it"
-        case Replicate():
-            return f"{name} is whole on every rank already, so leave this collective out"
+def cutting_axes(placements: Sequence[Placement], dim: int) -> tuple[int, ...]:
+    """The indices of the mesh axes that cut a dimension, outermost first."""
+    return tuple(axis for axis, placement in enumerate(placements) if placement == Shard(dim))
 
 
 @dataclass(frozen=True)
-class Mend:
-    """A collective on one operand, over one mesh axis, after which a rule fits."""
+class Scope:
+    """What rules and messages about an operation need to know.
 
-    operand: int
-    axis: int
-    kind: str
-    dim: int | None
-
-    def call(self, name: str) -> str:
-        """How a user writes it."""
-        return (
-            f"{self.kind}({name})" if self.dim is None else f"{self.kind}({name}, dim={self.dim})"
-        )
-
-
-def find_mends(
-    rule: AxisRule, operands: Sequence[Placements], ndims: Sequence[int], axis: int
-) -> list[tuple[Mend, ...]]:
-    """What makes the rule fit on this axis, the preferred way first.
-
-    Nearly always a single collective does; if none, every operand is made whole, which always fits.
+    Attributes:
+        mesh: the program's mesh, where it is known.
+        names: what messages call the operands, where the user named them.
     """
-    here = tuple(p[axis] for p in operands)
-    found: list[tuple[Mend, ...]] = []
-    whole: list[Mend] = []
-    for i, ndim in enumerate(ndims):
-        others_sharded = any(isinstance(p, Shard) for j, p in enumerate(here) if j != i)
-        for kind, dim, after in _steps(here[i], ndim, scatter_first=others_sharded):
-            mend = Mend(i, axis, kind, dim)
-            if rule((*here[:i], after, *here[i + 1 :])) is not None:
-                found.append((mend,))
-            if after == _R:
-                whole.append(mend)
-    return found or [tuple(whole)]
 
+    mesh: Mesh | None = None
+    names: tuple[str, ...] = ()
 
-def _steps(
-    have: Placement, ndim: int, *, scatter_first: bool
-) -> Iterator[tuple[str, int | None, Placement]]:
-    """Each collective that an operand may go through, with the placement after it."""
-    match have:
-        case Shard(dim):
-            yield "all_gather", dim, _R
-        case Partial():
-            if not scatter_first:
-                yield "all_reduce", None, _R
-            for dim in range(ndim):
-                yield "reduce_scatter", dim, Shard(dim)
-            if scatter_first:
-                yield "all_reduce", None, _R
-        case Replicate():
-            return
+    def called(self, *names: str) -> Scope:
+        """With these names where there are none."""
+        return self if self.names else Scope(self.mesh, names)
 
-
-def apply_rule(
-    op: str,
-    rule: AxisRule,
-    operands: Sequence[Placements],
-    ndims: Sequence[int],
-    names: Sequence[str],
-) -> Placements:
-    """The result's placement on every mesh axis.
-
-    Raises:
-        PlacementError: no rule fits; the message names the collective that mends it.
-    """
-    results: list[Placement] = []
-    for axis in range(len(operands[0])):
-        result = rule(tuple(p[axis] for p in operands))
-        if result is None:
-            ways = find_mends(rule, operands, ndims, axis)
-            raise PlacementError(_misfit(op, operands, ways, names))
-        results.append(result)
-    return tuple(results)
-
-
-def _misfit(
-    op: str,
-    operands: Sequence[Placements],
-    ways: Sequence[tuple[Mend, ...]],
-    names: Sequence[str],
-) -> str:
-    came = " and ".join(f"{n} {show(p)}" for n, p in zip(names, operands, strict=False))
-    calls = (" and ".join(m.call(names[m.operand]) for m in mends) for mends in ways[:3])
-    return f"{op} has no rule for {came}; to mend it use {' or '.join(calls)}"
+    def over(self, axis: int) -> str:
+        """`, axis="tp"` where a call has to say it: on a mesh with several axes."""
+        if self.mesh is None or len(self.mesh.axes) == 1:
+            return ""
+        return f', axis="{self.mesh.axes[axis]}"'

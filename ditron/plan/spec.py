@@ -1,7 +1,8 @@
 """What a tensor of a program is, and what each task operation makes of its operands.
 
-Shape and dtype rules are here, placement rules in `placement.py`. Builder, verifier and the pass
-`infer-placements` call the same functions, so they cannot disagree.
+Shapes and dtypes are here, placements in `placement_rules.py`. Builder, verifier and the pass
+`infer-placements` call the same functions, so they cannot disagree. Rules of collectives, layers
+and views are in `spec_collectives.py`, `spec_layers.py` and `spec_views.py`.
 """
 
 from __future__ import annotations
@@ -9,23 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ditron.errors import DTypeError, MeshError, PlacementError, ShapeError
+from ditron.errors import DTypeError, PlacementError, ShapeError
 from ditron.plan.dtypes import DTYPES, Kind
-from ditron.plan.placement import (
-    Partial,
-    Placements,
-    Shard,
-    apply_rule,
-    cast_rule,
-    collective_placement,
-    matmul_placement,
-    pointwise_placement,
-    show,
-)
+from ditron.plan.placement import Partial, Placements, Scope, Shard, show
+from ditron.plan.placement_rules import apply_rule, cast_rule, matmul_rule, pointwise_rule
 
 UNARY = ("silu", "gelu", "relu", "exp")
-BINARY = ("add", "sub", "mul")
-COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce")
+NOWHERE = Scope()
+"""No mesh, no names."""
 
 
 @dataclass(frozen=True)
@@ -81,68 +73,74 @@ def check_spec(spec: TensorSpec, axes: int, name: str = "tensor") -> None:
 
 
 def matmul(
-    a: TensorSpec, b: TensorSpec, *, transpose_b: bool = False, names: Sequence[str] = ("a", "b")
+    a: TensorSpec, b: TensorSpec, scope: Scope = NOWHERE, *, transpose_b: bool = False
 ) -> TensorSpec:
-    """`a @ b`: a [M, K], b [K, N] (or [N, K] transposed) -> [M, N], the operands' dtype."""
-    what = f"matmul of {names[0]} {show_shape(a.shape)} and {names[1]} {show_shape(b.shape)}"
-    if len(a.shape) != 2 or len(b.shape) != 2:
-        message = f"{what}: expected two matrices"
+    """`a @ b`: a [..., M, K], b [..., K, N] (or [..., N, K] transposed) -> [..., M, N].
+
+    Leading dimensions agree, or b has none. The result has the operands' dtype.
+    """
+    scope = scope.called("a", "b")
+    _check_matrices(a.shape, b.shape, scope, transpose_b=transpose_b)
+    check_dtypes("matmul", (a, b), scope, (Kind.FLOAT,))
+    rule = matmul_rule(len(a.shape), len(b.shape), transpose_b=transpose_b)
+    placements = apply_rule(rule, (a.placements, b.placements), scope)
+    n = b.shape[-2 if transpose_b else -1]
+    return TensorSpec((*a.shape[:-1], n), a.dtype, placements)
+
+
+def _check_matrices(
+    a: tuple[int, ...], b: tuple[int, ...], scope: Scope, *, transpose_b: bool
+) -> None:
+    one, other = scope.names
+    what = f"matmul of {one} {show_shape(a)} and {other} {show_shape(b)}"
+    if len(a) < 2 or len(b) not in (2, len(a)):
+        message = f"{what}: expected two matrices, with the same leading dimensions or none of"
+        message += f" {other}'s"
         raise ShapeError(message)
-    k, n = reversed(b.shape) if transpose_b else b.shape
-    if a.shape[1] != k:
-        dim = 1 if transpose_b else 0
+    if len(b) > 2 and a[:-2] != b[:-2]:
         message = (
-            f"{what}: {names[0]}'s dim 1 is {a.shape[1]}, but {names[1]}'s dim {dim} is {k};"
+            f"{what}: leading dimensions {show_shape(a[:-2])} and {show_shape(b[:-2])} must agree,"
+            f" or {other} have none"
+        )
+        raise ShapeError(message)
+    dim = len(b) - (1 if transpose_b else 2)
+    if a[-1] != b[dim]:
+        message = (
+            f"{what}: {one}'s dim {len(a) - 1} is {a[-1]}, but {other}'s dim {dim} is {b[dim]};"
             f" they are summed over and must agree"
         )
         raise ShapeError(message)
-    _check_dtypes("matmul", (a, b), names, (Kind.FLOAT,))
-    placements = matmul_placement(a.placements, b.placements, transpose_b=transpose_b, names=names)
-    return TensorSpec((a.shape[0], n), a.dtype, placements)
 
 
-def pointwise(
-    fn: str, operands: Sequence[TensorSpec], *, names: Sequence[str] = ("a", "b")
-) -> TensorSpec:
+def pointwise(fn: str, operands: Sequence[TensorSpec], scope: Scope = NOWHERE) -> TensorSpec:
     """A unary or binary function of elements; size-1 dimensions broadcast as torch does."""
-    shape = _broadcast(fn, [o.shape for o in operands], names)
+    scope = scope.called(*("x",) if len(operands) == 1 else ("a", "b"))
+    shapes = [o.shape for o in operands]
+    shape = broadcast_shape(fn, shapes, scope)
     numbers = (Kind.FLOAT,) if fn in UNARY and fn != "relu" else (Kind.FLOAT, Kind.INT)
-    _check_dtypes(fn, operands, names, numbers)
-    placements = pointwise_placement(
-        fn, [o.placements for o in operands], [o.shape for o in operands], names=names
-    )
+    check_dtypes(fn, operands, scope, numbers)
+    rule = pointwise_rule(fn, shapes)
+    placements = apply_rule(rule, [o.placements for o in operands], scope)
     return TensorSpec(shape, operands[0].dtype, placements)
 
 
-def cast(x: TensorSpec, dtype: str, *, name: str = "x") -> TensorSpec:
+def cast(x: TensorSpec, dtype: str, scope: Scope = NOWHERE) -> TensorSpec:
     """The same tensor in another dtype; partial sums only where the cast keeps sums."""
-    rule = cast_rule(keeps_sums=x.kind is DTYPES[dtype].kind)
-    placements = apply_rule(f"cast to {dtype}", rule, [x.placements], [len(x.shape)], [name])
+    keeps_sums = x.kind is DTYPES[dtype].kind
+    rule = cast_rule(f"cast to {dtype}", len(x.shape), keeps_sums=keeps_sums)
+    placements = apply_rule(rule, [x.placements], scope.called("x"))
     return replace(x, dtype=dtype, placements=placements)
 
 
-def collective(
-    kind: str, x: TensorSpec, *, axis: int = 0, dim: int | None = None, name: str = "x"
-) -> TensorSpec:
-    """The same global tensor, placed otherwise over the mesh axis at index `axis`."""
-    if x.placements and not 0 <= axis < len(x.placements):
-        message = f"{kind} over mesh axis {axis}, but {name} has {len(x.placements)}"
-        raise MeshError(message)
-    if dim is not None and not 0 <= dim < len(x.shape):
-        message = (
-            f"{kind}(dim={dim}): {name} has shape {x.shape}, so dim is 0 to {len(x.shape) - 1}"
-        )
-        raise ShapeError(message)
-    if not x.placements:
-        return x
-    placements = collective_placement(kind, x.placements, axis=axis, dim=dim, name=name)
-    return replace(x, placements=placements)
+def broadcast_shape(fn: str, shapes: Sequence[tuple[int, ...]], scope: Scope) -> tuple[int, ...]:
+    """The shape of a function of elements.
 
-
-def _broadcast(fn: str, shapes: Sequence[tuple[int, ...]], names: Sequence[str]) -> tuple[int, ...]:
+    Raises:
+        ShapeError: numbers of dimensions differ, or sizes that are not 1.
+    """
     if len({len(s) for s in shapes}) > 1:
         message = (
-            f"{fn} of {_named(names, shapes)}: numbers of dimensions differ; give the smaller"
+            f"{fn} of {_named(scope, shapes)}: numbers of dimensions differ; give the smaller"
             f" one leading dimensions of size 1"
         )
         raise ShapeError(message)
@@ -150,22 +148,27 @@ def _broadcast(fn: str, shapes: Sequence[tuple[int, ...]], names: Sequence[str])
     for dim, sizes in enumerate(zip(*shapes, strict=True)):
         wide = {s for s in sizes if s != 1}
         if len(wide) > 1:
-            message = f"{fn} of {_named(names, shapes)}: sizes of dim {dim} must agree or be 1"
+            message = f"{fn} of {_named(scope, shapes)}: sizes of dim {dim} must agree or be 1"
             raise ShapeError(message)
         result.append(wide.pop() if wide else 1)
     return tuple(result)
 
 
-def _named(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> str:
-    return " and ".join(f"{n} {show_shape(s)}" for n, s in zip(names, shapes, strict=False))
+def _named(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> str:
+    return " and ".join(f"{n} {show_shape(s)}" for n, s in zip(scope.names, shapes, strict=True))
 
 
-def _check_dtypes(
-    op: str, operands: Sequence[TensorSpec], names: Sequence[str], kinds: Sequence[Kind]
+def check_dtypes(
+    op: str, operands: Sequence[TensorSpec], scope: Scope, kinds: Sequence[Kind] = tuple(Kind)
 ) -> None:
+    """All operands must have one dtype, of one of these kinds.
+
+    Raises:
+        DTypeError: they have not.
+    """
     dtypes = [o.dtype for o in operands]
     if len(set(dtypes)) > 1:
-        came = " and ".join(f"{n} {d}" for n, d in zip(names, dtypes, strict=False))
+        came = " and ".join(f"{n} {d}" for n, d in zip(scope.names, dtypes, strict=True))
         message = f"{op} of {came}: dtypes must agree; cast one of them"
         raise DTypeError(message)
     if operands[0].kind not in kinds:

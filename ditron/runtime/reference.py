@@ -1,12 +1,14 @@
 """The reference: a task program on global torch tensors, in one process, op by op.
 
-One function an op, by the op's name. Collectives and placements do not change a global tensor, so
-they are identities here: a partial sum stands for its sum.
+One function an op, by the op's name. Most collectives do not change a global tensor, so they are
+identities here: a partial sum stands for its sum.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from xdsl.ir import SSAValue
@@ -14,6 +16,7 @@ from xdsl.ir import SSAValue
 from ditron.errors import InputError
 from ditron.ir import task
 from ditron.plan.dtypes import DTYPES, Kind
+from ditron.plan.placement import Mesh, cutting_axes, shard_size
 from ditron.plan.spec import TensorSpec
 from ditron.runtime.kernel_reference import run_kernel
 
@@ -122,10 +125,34 @@ def _round(value: torch.Tensor, spec: TensorSpec, compute: torch.dtype) -> torch
 
 
 def _compute(op: task.ComputeOp, operands: list[torch.Tensor]) -> torch.Tensor:
-    if isinstance(op, task.MatmulOp):
-        a, b = operands
-        return matmul(a, b, transpose_b=op.transpose_b is not None)
-    return _FUNCTIONS[op.name](*operands)
+    return _FUNCTIONS[op.name](*operands, **_properties(op))
+
+
+def _properties(op: task.ComputeOp) -> dict[str, Any]:
+    """What an op's function takes besides its operands."""
+    match op:
+        case task.MatmulOp():
+            return {"transpose_b": op.transpose_b is not None}
+        case task.BroadcastOp():
+            size = task.spec_of(op.operand).shape[op.dim_index]
+            full = shard_size(size, mesh_of(op).size(op.axis.data))
+            kept = task.spec_of(op.result).shape[op.dim_index]
+            return {"dim": op.dim_index, "start": min(op.root_index * full, size), "size": kept}
+        case task.ShiftOp():
+            mesh = mesh_of(op)
+            axes = cutting_axes(task.spec_of(op.operand).placements, op.dim_index)
+            index = axes.index(mesh.index(op.axis.data))
+            cuts = tuple(mesh.sizes[axis] for axis in axes)
+            return {"dim": op.dim_index, "by": op.steps, "cuts": cuts, "index": index}
+        case _:
+            return {}
+
+
+def mesh_of(op: task.ComputeOp) -> Mesh:
+    """The mesh of the program that an op is in."""
+    program = op.parent_op()
+    assert isinstance(program, task.ProgramOp)
+    return program.mesh
 
 
 def call(
@@ -138,7 +165,7 @@ def call(
 
 
 def matmul(a: torch.Tensor, b: torch.Tensor, *, transpose_b: bool = False) -> torch.Tensor:
-    """`a [M, K] @ b [K, N]`, or `b [N, K]` transposed."""
+    """`a [..., M, K] @ b [..., K, N]`, or `b [..., N, K]` transposed."""
     return a @ (b.mT if transpose_b else b)
 
 
@@ -207,7 +234,38 @@ def all_reduce(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def all_to_all(x: torch.Tensor) -> torch.Tensor:
+    """The global tensor stays the same."""
+    return x
+
+
+def shard(x: torch.Tensor) -> torch.Tensor:
+    """The global tensor stays the same."""
+    return x
+
+
+def broadcast(x: torch.Tensor, dim: int, start: int, size: int) -> torch.Tensor:
+    """The root's shard, which begins at `start`."""
+    return x.narrow(dim, start, size)
+
+
+def shift(x: torch.Tensor, dim: int, by: int, cuts: tuple[int, ...], index: int) -> torch.Tensor:
+    """torch.roll by shards.
+
+    Args:
+        x: the global tensor.
+        dim: the dimension that is cut.
+        by: how many shards.
+        cuts: into how many parts each of the axes that cut it does, outermost first.
+        index: which of these axes is rolled.
+    """
+    part = x.shape[dim] // math.prod(cuts)
+    parts = x.reshape(*x.shape[:dim], *cuts, part, *x.shape[dim + 1 :])
+    return torch.roll(parts, by, dim + index).reshape(x.shape)
+
+
 _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "task.matmul": matmul,
     "task.add": add,
     "task.sub": sub,
     "task.mul": mul,
@@ -219,6 +277,10 @@ _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "task.all_gather": all_gather,
     "task.reduce_scatter": reduce_scatter,
     "task.all_reduce": all_reduce,
+    "task.all_to_all": all_to_all,
+    "task.shard": shard,
+    "task.broadcast": broadcast,
+    "task.shift": shift,
 }
 
 _TILE_FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {

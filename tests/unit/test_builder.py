@@ -332,8 +332,6 @@ def test_an_error_in_the_block_leaves_no_program():
 
 
 def test_bad_programs():
-    with pytest.raises(MeshError, match=r"test_builder.py:\d+: .*not supported yet: use one axis"):
-        dt.Program("p", dt.Mesh(dp=2, tp=2))
     with pytest.raises(MeshError, match=r"a program needs a Mesh, as in Mesh\(tp=4\), got 4"):
         dt.Program("p", wrong(4))
     with pytest.raises(ProgramError, match="a program needs a name of letters"):

@@ -94,6 +94,34 @@ def test_casts(compute: torch.dtype):
     assert (out["narrow"][2] == 3) == (not exact)
 
 
+def test_collectives_that_change_the_global_tensor():
+    with dt.Program("p", dt.Mesh(dp=2, tp=3)) as p:
+        x = p.input("x", (12, 2), dt.f32, (dt.Shard(0), dt.Shard(0)))
+        y = p.input("y", (7, 2), dt.f32, (R, dt.Shard(0)))
+        p.output("inner", dt.shift(x, 1, axis="tp"))
+        p.output("outer", dt.shift(x, -3, axis="dp"))
+        p.output("first", dt.broadcast(y, 0))
+        p.output("last", dt.broadcast(y, 2))
+        p.output("same", dt.shard(dt.all_to_all(y, 1, 0), 0, axis="dp"))
+    x, y = torch.randn(12, 2), torch.randn(7, 2)
+    out = p.reference({"x": x, "y": y})
+    assert torch.equal(out["inner"], torch.cat([h.roll(2, 0) for h in x.chunk(2)]))
+    assert torch.equal(out["outer"], x.roll(6, 0))
+    assert torch.equal(out["first"], y[:3])
+    assert torch.equal(out["last"], y[6:])
+    assert torch.equal(out["same"], y)
+
+
+def test_a_shift_is_torch_roll_by_shards():
+    with dt.Program("p", dt.Mesh(tp=4)) as p:
+        p.output("y", dt.shift(p.input("x", (8, 0), dt.bf16, dt.Shard(0)), 1))
+        p.output("z", dt.shift(p.input("w", (3, 8), dt.bf16, dt.Shard(1)), 1))
+    x, w = torch.empty(8, 0).bfloat16(), torch.randn(3, 8).bfloat16()
+    out = p.reference({"x": x, "w": w})
+    assert out["y"].shape == (8, 0)
+    assert torch.equal(out["z"], w.roll(2, 1))
+
+
 def test_empty_tensors():
     with dt.Program("p", dt.Mesh(tp=2)) as p:
         x = p.input("x", (0, 4), dt.f32, dt.Shard(0))
@@ -105,7 +133,7 @@ def test_empty_tensors():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"x": None}, 'program "mlp" takes x, up, down; missing: x, unknown: none'),
+        ({"x": None}, 'program "mlp" takes inputs x, up, down; missing: x, unknown: none'),
         ({"z": torch.ones(1)}, "missing: none, unknown: z"),
         ({"x": torch.ones(5, 5)}, 'input "x" should have shape (5, 4) and dtype torch.float32'),
         ({"up": torch.ones(4, 8).half()}, "got (4, 8) and torch.float16"),

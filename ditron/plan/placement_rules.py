@@ -1,0 +1,235 @@
+"""The one table of what operations make of placements; collectives are in `moves.py`.
+
+The builder, the IR's verifiers and the pass `infer-placements` all use it. A rule holds for each
+mesh axis by itself. Where an operand is whole on an axis that cuts the result, each rank reads its
+part of it; so the axes that do cut the operand must be the outermost of those that cut the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ditron.errors import PlacementError
+from ditron.plan.moves import Move, inner_axes, moves
+from ditron.plan.placement import (
+    Partial,
+    Placement,
+    Placements,
+    Replicate,
+    Scope,
+    Shard,
+    cutting_axes,
+    show,
+)
+
+# What one mesh axis makes of the operands' placements: None where the rule has no entry.
+AxisRule = Callable[[tuple[Placement, ...]], Placement | None]
+
+_R, _P = Replicate(), Partial()
+_LINEAR = frozenset({"add", "sub"})  # of all operands at once: sums of partial sums
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an operation makes of its operands' placements.
+
+    Attributes:
+        op: its name in messages.
+        on_axis: the result's placement on an axis, from the operands' on that axis.
+        becomes: for each operand, which dimension of the result each of its own is; None: none.
+    """
+
+    op: str
+    on_axis: AxisRule
+    becomes: tuple[tuple[int | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class Mend:
+    """A move of one operand, after which a rule fits."""
+
+    operand: int
+    move: Move
+
+
+def matmul_rule(a_ndim: int = 2, b_ndim: int = 2, *, transpose_b: bool = False) -> Rule:
+    """For a [..., M, K] and b [..., K, N], or [..., N, K] if transposed.
+
+    b has as many leading dimensions as a, or none: then it is the same for all of a's.
+    """
+    batch, own = a_ndim - 2, b_ndim - 2
+    m, k = batch, batch + 1
+    b_k, b_n = (own + 1, own) if transpose_b else (own, own + 1)
+    table: dict[tuple[Placement, ...], Placement] = {
+        (_R, _R): _R,
+        (Shard(m), _R): Shard(m),
+        (_R, Shard(b_n)): Shard(batch + 1),
+        (Shard(k), Shard(b_k)): _P,
+        (_P, _R): _P,
+        (_R, _P): _P,
+    }
+    for dim in range(batch):
+        table[Shard(dim), _R] = Shard(dim)
+        if own:
+            table[_R, Shard(dim)] = table[Shard(dim), Shard(dim)] = Shard(dim)
+    last: dict[int, int | None] = {b_k: None, b_n: batch + 1}
+    becomes = ((*range(batch + 1), None), (*range(own), last[own], last[own + 1]))
+    return Rule("matmul", table.get, becomes)
+
+
+def pointwise_rule(fn: str, shapes: Sequence[tuple[int, ...]]) -> Rule:
+    """Equal placements or replicas beside one; partial sums only where the function is linear."""
+    size = np.broadcast_shapes(*shapes)
+    becomes = tuple(
+        tuple(dim if shape[dim] == size[dim] else None for dim in range(len(shape)))
+        for shape in shapes
+    )
+
+    def rule(operands: tuple[Placement, ...]) -> Placement | None:
+        if any(
+            isinstance(p, Shard) and dims[p.dim] is None
+            for p, dims in zip(operands, becomes, strict=True)
+        ):
+            return None
+        return _together(operands, linear=fn in _LINEAR, product=fn == "mul")
+
+    return Rule(fn, rule, becomes)
+
+
+def _together(
+    operands: Sequence[Placement], *, linear: bool = False, product: bool = False
+) -> Placement | None:
+    """The placement of operands that meet element by element."""
+    seen = set(operands)
+    if _P in seen:
+        scaled = product and list(operands).count(_P) == 1 and seen == {_P, _R}
+        return _P if scaled or (linear and seen == {_P}) else None
+    seen.discard(_R)
+    return _R if not seen else seen.pop() if len(seen) == 1 else None
+
+
+def cast_rule(op: str, ndim: int, *, keeps_sums: bool) -> Rule:
+    """A cast changes no placement; between kinds of dtypes it is not linear, so not of a sum."""
+
+    def rule(operands: tuple[Placement, ...]) -> Placement | None:
+        (have,) = operands
+        return have if keeps_sums or have != _P else None
+
+    return Rule(op, rule, (tuple(range(ndim)),))
+
+
+def apply_rule(rule: Rule, operands: Sequence[Placements], scope: Scope) -> Placements:
+    """The result's placement on every mesh axis.
+
+    Raises:
+        PlacementError: the rule does not fit; the message names the move that mends it.
+    """
+    ways = find_mends(rule, operands)
+    if ways:
+        raise PlacementError(_misfit(rule.op, operands, ways, scope))
+    return _results(rule, operands)
+
+
+def _results(rule: Rule, operands: Sequence[Placements]) -> Placements:
+    """Where every axis fits."""
+    results = (rule.on_axis(here) for here in zip(*operands, strict=True))
+    return tuple(result for result in results if result is not None)
+
+
+def find_mends(rule: Rule, operands: Sequence[Placements]) -> list[tuple[Mend, ...]]:
+    """Ways to make a rule fit on one more axis, the preferred one first; none if it fits.
+
+    Nearly always a single move does. Inner axes come first, as they have to be joined first.
+    """
+    for axis in reversed(range(len(operands[0]))):
+        here = tuple(p[axis] for p in operands)
+        if rule.on_axis(here) is None:
+            return list(_ways(rule, operands, axis)) or [_whole(operands, axis)]
+    return _joins(rule, operands, _results(rule, operands))
+
+
+def check_within_reach(
+    rule: Rule, operands: Sequence[Placements], results: Placements, scope: Scope
+) -> None:
+    """Each rank must hold what its part of a result that lies so needs.
+
+    Raises:
+        PlacementError: it does not.
+    """
+    if ways := _joins(rule, operands, results):
+        raise PlacementError(_misfit(rule.op, operands, ways, scope))
+
+
+def _ways(rule: Rule, operands: Sequence[Placements], axis: int) -> Iterator[tuple[Mend, ...]]:
+    here = tuple(p[axis] for p in operands)
+    found: list[tuple[int, Mend]] = []
+    for i, placements in enumerate(operands):
+        others_cut = any(isinstance(p, Shard) for j, p in enumerate(here) if j != i)
+        for move in moves(placements, axis, len(rule.becomes[i])):
+            if rule.on_axis((*here[:i], move.after, *here[i + 1 :])) is not None:
+                found.append((_preference(move, others_cut=others_cut), Mend(i, move)))
+    for _, mend in sorted(found, key=lambda pair: pair[0]):
+        yield (mend,)
+
+
+def _preference(move: Move, *, others_cut: bool) -> int:
+    """Scattered beside shards, else whole; then what a user may not expect."""
+    match move.kind:
+        case "all_to_all":
+            return 2
+        case "shard":
+            return 3
+        case "reduce_scatter":
+            return 0 if others_cut else 1
+        case "all_reduce":
+            return 1 if others_cut else 0
+        case _:
+            return 0
+
+
+def _whole(operands: Sequence[Placements], axis: int) -> tuple[Mend, ...]:
+    """Every operand made whole on an axis, which always fits."""
+    return tuple(Mend(i, move) for i, p in enumerate(operands) for move in _undo(p, axis))
+
+
+def _undo(placements: Placements, axis: int) -> Iterator[Move]:
+    """The moves that make a tensor whole on an axis."""
+    match placements[axis]:
+        case Shard(dim) as cut:
+            for inner in reversed((axis, *inner_axes(placements, axis, dim))):
+                yield Move("all_gather", inner, cut, _R)
+        case Partial() as terms:
+            yield Move("all_reduce", axis, terms, _R)
+        case Replicate():
+            return
+
+
+def _joins(
+    rule: Rule, operands: Sequence[Placements], results: Placements
+) -> list[tuple[Mend, ...]]:
+    """What joins an operand of which a rank holds other parts than its part of the result needs."""
+    for i, placements in enumerate(operands):
+        for dim, becomes in enumerate(rule.becomes[i]):
+            if becomes is None:
+                continue
+            have = cutting_axes(placements, dim)
+            want = cutting_axes(results, becomes)
+            wrong = next((n for n, axis in enumerate(have) if axis != want[n]), None)
+            if wrong is not None:
+                joins = reversed(have[wrong:])
+                return [tuple(Mend(i, Move("all_gather", a, Shard(dim), _R)) for a in joins)]
+    return []
+
+
+def _misfit(
+    op: str, operands: Sequence[Placements], ways: Sequence[tuple[Mend, ...]], scope: Scope
+) -> str:
+    came = " and ".join(f"{scope.names[i]} {show(p)}" for i, p in enumerate(operands))
+    calls = (
+        " and ".join(m.move.call(scope.names[m.operand], scope) for m in mends)
+        for mends in ways[:3]
+    )
+    return f"{op} has no rule for {came}; to mend it use {' or '.join(calls)}"
