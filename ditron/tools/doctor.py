@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
-import importlib.util
 import os
 import platform
 import shutil
@@ -16,6 +14,7 @@ from ditron.tools.show import columns, console
 
 PACKAGES = ("xdsl", "torch", "numpy", "llvmlite", "triton", "cuda-bindings", "nvshmem4py-cu13")
 TESTED_XDSL = "0.75.0"
+_TRITON_REMEDY = "pip install 'ditron[nvidia]'"
 LLVMLITE_HINT = "pip install llvmlite"
 MIN_SHARED_BYTES = 64 << 20
 
@@ -89,17 +88,15 @@ def _cpu() -> Iterator[Finding]:
 
 
 def _cuda() -> Iterator[Finding]:
-    yield Finding("cuda", "ditron's backend", False, "not in this version", _LATER)
     devices = _cuda_devices()
     remedy = "an NVIDIA GPU and its driver; without one, compile for sm_90 and run on the CPU"
     yield Finding("cuda", "GPUs", devices > 0, f"{devices} found", remedy)
-    for need, module in (("triton", "triton"), ("cuda-bindings", "cuda"), ("nvshmem", "nvshmem")):
-        there = importlib.util.find_spec(module) is not None
-        yield Finding("cuda", need, there, "installed" if there else "none", _NVIDIA_EXTRA)
-
-
-_LATER = "use target cpu"
-_NVIDIA_EXTRA = "pip install 'ditron[nvidia]'"
+    build = installed("torch") or "none"
+    cuda = "+cpu" not in build and build != "none"
+    yield Finding("cuda", "torch for CUDA", cuda, build, "pip install torch, without +cpu")
+    triton = installed("triton")
+    found = triton is not None
+    yield Finding("cuda", "triton", found, triton or "none", _TRITON_REMEDY)
 
 
 def _cuda_devices() -> int:
@@ -115,13 +112,13 @@ def _cuda_devices() -> int:
 
 
 def _rocm() -> Iterator[Finding]:
-    yield Finding("rocm", "ditron's backend", False, "not in this version", _LATER)
+    later = "compile for gfx942 here, run on target cpu"
+    yield Finding("rocm", "a runtime", False, "compiles, does not run yet", later)
     there = os.path.exists("/dev/kfd")
     remedy = "an AMD GPU and its driver; without one, compile for gfx942"
     yield Finding("rocm", "GPUs", there, "/dev/kfd" if there else "no /dev/kfd", remedy)
-    rocshmem = ctypes.util.find_library("rocshmem") is not None
-    detail = "found" if rocshmem else "none"
-    yield Finding("rocm", "rocSHMEM", rocshmem, detail, "install ROCm's rocshmem")
+    triton = installed("triton")
+    yield Finding("rocm", "triton", triton is not None, triton or "none", _TRITON_REMEDY)
 
 
 def print_doctor(findings: list[Finding]) -> None:
