@@ -18,20 +18,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ditron import errors
-<<<<<<< HEAD
 from ditron.builder.call import call, like
 from ditron.builder.collectives import (
-=======
-from ditron.builder.core import Kernel, kernel
-from ditron.builder.device import DeviceProgram
-from ditron.builder.grid import Grid
-from ditron.builder.indices import Index
-from ditron.builder.memory import Buffer, Signals, View
-from ditron.builder.task import (
-    Program,
-    Value,
-    add,
->>>>>>> origin/main
     all_gather,
     all_reduce,
     all_to_all,
@@ -42,6 +30,9 @@ from ditron.builder.task import (
 )
 from ditron.builder.core import Kernel, kernel
 from ditron.builder.device import DeviceProgram
+from ditron.builder.grid import Grid
+from ditron.builder.indices import Index
+from ditron.builder.memory import Buffer, Signals, View
 from ditron.builder.task import Program
 from ditron.builder.value import Value, add, cast, exp, gelu, matmul, mul, relu, silu, sub
 from ditron.errors import DitronError
