@@ -96,12 +96,13 @@ class Race(Found):
             f" {edge.second} would{more}"
         )
 
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[Mark, Mark]:
         return (self.first.task, 0), (self.second.task, self.gap)
 
     def arrows(self) -> tuple[Arrow, ...]:
         label = f"missing: notify after {self.missing.after}, wait"
-        return (Arrow(*self.marks(), label, missing=True),)
+        first, second = self.marks()
+        return (Arrow(first, second, label, missing=True),)
 
 
 @dataclass(frozen=True)
@@ -169,12 +170,13 @@ class EpochNotSeparated(Found):
             f" a credit, a notify from the first to the second after its wait, would"
         )
 
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[Mark, Mark]:
         return (self.waiter, 0), (self.notifier, max(0, self.gap))
 
     def arrows(self) -> tuple[Arrow, ...]:
         label = f"missing: a credit before {self.slot} is used again"
-        return (Arrow(*self.marks(), label, missing=True),)
+        first, second = self.marks()
+        return (Arrow(first, second, label, missing=True),)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Annotated, ParamSpec
 import typer
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
-from ditron.errors import DitronError, MachineError, OptionError
+from ditron.errors import DitronError, MachineError, OptionError, ProofError
 from ditron.ir.frontend import describe_fault
 from ditron.tools.doctor import can_run, doctor_data, examine, print_doctor
 from ditron.tools.flags import (
@@ -160,6 +160,7 @@ def verify(
     target: Target = "cpu",
     machine: Machine = None,
     option: Option = None,
+    svg: Annotated[Path | None, typer.Option(help="where to draw a counterexample")] = None,
     as_json: Json = False,
 ) -> int:
     """Prove FILE, and run nothing; exit 1 with a counterexample where a proof fails."""
@@ -168,8 +169,16 @@ def verify(
     from ditron.tools.settings import make_options  # noqa: PLC0415
 
     options = make_options(option or [])
-    source = load(file, set_ or [])
-    proofs = execute.verify(source, target, machine, options)
+    try:
+        source = load(file, set_ or [])
+        proofs = execute.verify(source, target, machine, options)
+    except ProofError as error:
+        if svg is not None:
+            report.write_picture(error, svg)
+        if not as_json:
+            raise
+        _print_json(report.failure_data(error))
+        return 1
     if as_json:
         _print_json(report.proof_data(proofs))
     else:

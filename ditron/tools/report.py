@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict, is_dataclass
+from pathlib import Path
 
+from ditron.analysis.counterexample import Found, counterexample_data
+from ditron.errors import OptionError, ProofError
 from ditron.plan.tables import Plan
 from ditron.tools.execute import RunRequest, RunResult
+from ditron.tools.picture import draw
 from ditron.tools.plan_tables import plan_data, plan_report
 from ditron.tools.show import columns, console, launch_times, short
 
@@ -58,6 +62,33 @@ def proof_data(report: object) -> dict[str, object]:
     """A proof report as data, with its text."""
     data = asdict(report) if is_dataclass(report) and not isinstance(report, type) else {}
     return {"proved": True, "text": str(report).splitlines(), **data}
+
+
+def failure_data(error: ProofError) -> dict[str, object]:
+    """A failed proof as data: the message, where it is about, and the counterexample."""
+    found = error.counterexample
+    return {
+        "proved": False,
+        "error": type(error).__name__,
+        "where": error.where,
+        "text": error.message.splitlines(),
+        "counterexample": None if found is None else counterexample_data(found),
+    }
+
+
+def write_picture(error: ProofError, path: Path) -> None:
+    """Draw the counterexample of a failed proof.
+
+    Raises:
+        OptionError: the file cannot be written.
+    """
+    found = error.counterexample
+    if not isinstance(found, Found):
+        return
+    try:
+        path.write_text(draw(found))
+    except OSError as fault:
+        raise OptionError(f"cannot write {path}: {fault.strerror}") from fault
 
 
 def print_plan(plan: Plan, *, as_json: bool) -> None:
