@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NoReturn, cast
 
 from xdsl.ir import SSAValue
 
@@ -93,10 +93,8 @@ class _Context(Arithmetic):
         if not isinstance(tile, Tile):
             self.refuse(ProgramError, f"store takes a tile, got {tile!r}")
         if tile.axes != tuple(axes):
-            self.refuse(
-                ShapeError,
-                f"{tile!r} is not the tile {show_shape([a.size for a in axes])} to store",
-            )
+            wanted = show_shape([axis.size for axis in axes])
+            self.refuse(ShapeError, f"{tile!r} is not the tile {wanted} that it stores")
         assert isinstance(view.type, core.ViewType)
         op = core.StoreOp(self.rounded(tile, view.type.element_type), view)
         op.location = caller_loc()
@@ -118,22 +116,27 @@ class CallContext(_Context):
         sizes = self._sizes("tile", arg, block)
         if arg is not self._out:
             self.refuse(
-                ProgramError,
-                f"its programs make tiles of its result, {self._out.name}, not of {arg.name}",
+                ProgramError, f"it makes tiles of its result {self._out.name}, not {arg.name}"
             )
         if self._coordinates:
             self.refuse(ProgramError, "a kernel calls k.tile once")
         self._coordinates = tuple(Coordinate(d, size) for d, size in enumerate(sizes))
         return self._coordinates
 
-    def load(self, x: Argument, index: Index, block: Sequence[int]) -> Tile:
+    def load(
+        self, x: Argument, index: Index | None = None, block: Sequence[int] | None = None
+    ) -> Tile:
         """A tile of `block` elements of a tensor: the `index`-th along each dimension.
 
-        An index is a coordinate from `k.tile`, or 0 for a dimension that is loaded whole.
+        An index is a coordinate from `k.tile`, or 0 for a dimension that is loaded whole. Without
+        index and block all of the tensor is loaded.
         """
         arg = self._argument("load", x)
         if arg is self._out:
             self.refuse(ProgramError, f"{arg.name} is its result, so there is nothing to load yet")
+        if (index is None) != (block is None):
+            self.refuse(ProgramError, f"load of {arg!r} takes an index and a block, or neither")
+        index, block = index or (0,) * len(arg.shape), block or arg.shape
         sizes = self._sizes("load", arg, block)
         cut, axes = self._cut("load", arg, index, sizes)
         if (arg, cut) not in self._loaded:
@@ -225,15 +228,29 @@ class ViewContext(_Context):
         super().__init__(name, args)
         self._views = {id(arg): self._view(arg, arg.shape, i) for i, arg in enumerate(args)}
 
-    def load(self, x: Argument) -> Tile:
+    def tile(self, out: Argument, block: Sequence[int]) -> NoReturn:
+        """There is nothing to cut: a grid's tasks are its tiles.
+
+        Raises:
+            ProgramError: always.
+        """
+        self.refuse(ProgramError, "a grid gives its kernel views that are tiles: k.load(x) is all")
+
+    def load(self, x: Argument, *index: object) -> Tile:
         """All of a view."""
         arg = self._argument("load", x)
+        if index:
+            self.refuse(
+                ProgramError, f"load of {arg!r}: a grid's views are loaded whole: k.load(x)"
+            )
         axes = [Axis(size) for size in arg.shape]
         return Tile(self, self.emit(core.LoadOp(self._views[id(arg)])), axes)
 
-    def store(self, y: Argument, tile: Tile) -> None:
+    def store(self, y: Argument, tile: Tile, *rest: object) -> None:
         """Write all of a view, rounded to its dtype."""
         arg = self._argument("store", y)
+        if rest:
+            self.refuse(ProgramError, f"a grid's views are stored whole: k.store({arg.name}, tile)")
         self._write(tile, self._views[id(arg)], [Axis(size) for size in arg.shape])
         self.stored_at = user_line()
 
