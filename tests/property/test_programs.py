@@ -7,14 +7,19 @@ seeds pick. `make exhaustive` draws many more.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
+import pytest
+import torch
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
+import ditron as dt
 from ditron.analysis.deadlock import check_deadlock
 from ditron.analysis.races import check_races
 from ditron.errors import DeadlockError, PlanError, RaceError
 from ditron.plan.tables import Plan
+from ditron.runtime.interleave import run_interleaved
 from ditron.tools.check import bit_equal
 from ditron.tools.loading import parse_dump
 from tests.property.mutants import Mutant, mutants
@@ -76,6 +81,75 @@ def check_stages(case: Case) -> None:
     again = Trial.of(case).executable
     assert dict(stages) == dict(again.stages)
     assert trial.executable.kernels == again.kernels
+
+
+Body = Callable[[dt.Program], object]
+
+S0, S1, R = dt.Shard(0), dt.Shard(1), dt.Replicate()
+
+
+def write(body: Body, tp: int) -> dt.Program:
+    with dt.Program("written", dt.Mesh(tp=tp)) as p:
+        body(p)
+    return p
+
+
+def two_outputs(p: dt.Program) -> None:
+    """Outputs in another order than they are computed, an input among them."""
+    x = p.input("x", (6, 4), dt.f32, S0)
+    first, second = dt.relu(x), dt.mul(x, x)
+    p.output("c", second)
+    p.output("x.1", x)
+    p.output("a", dt.all_gather(first, dim=0, name="c"))
+    p.output("b", first)
+
+
+def columns_in_shared_bytes(p: dt.Program) -> None:
+    """Column slices interleave in memory that an earlier buffer had: they do not meet."""
+    p.output("y", dt.relu(dt.all_gather(p.input("x", (3, 4), dt.f32, S1), dim=1)))
+    p.output("z", dt.relu(dt.relu(p.input("x2", (3, 4), dt.f32, R))))
+
+
+def nothing_to_scatter(p: dt.Program) -> None:
+    """The dimension that is not scattered is empty."""
+    a, b = p.input("a", (5, 4), dt.f32, S1), p.input("b", (0, 4), dt.f32, S1)
+    p.output("y", dt.reduce_scatter(dt.matmul(a, b, transpose_b=True), dim=0))
+
+
+def seven_dims(p: dt.Program) -> None:
+    x = p.input("x", (2, 1, 3, 1, 2, 1, 2), dt.f32, dt.Shard(4))
+    p.output("y", dt.all_gather(dt.relu(x), dim=4))
+
+
+WRITTEN: dict[str, tuple[Body, int, dt.Options]] = {
+    "outputs in any order": (two_outputs, 3, dt.Options()),
+    "shared bytes": (
+        columns_in_shared_bytes,
+        4,
+        dt.Options(algorithm="mesh-pull", fusion=False, tile=(2, 2), workers=2),
+    ),
+    "ring of nothing": (nothing_to_scatter, 2, dt.Options(algorithm="ring")),
+    "seven dims": (seven_dims, 2, dt.Options()),
+}
+
+
+@pytest.mark.parametrize("what", WRITTEN)
+def test_programs_that_once_went_wrong(what: str) -> None:
+    body, tp, options = WRITTEN[what]
+    check_case(Case(write(body, tp), options, exact=True))
+
+
+@pytest.mark.parametrize("fusion", [None, False])
+@pytest.mark.parametrize("between", [dt.i32, dt.i64, dt.bool], ids=str)
+def test_a_cast_that_changes_values_stays(between: dt.DType, fusion: bool | None) -> None:
+    def body(p: dt.Program) -> None:
+        p.output("y", dt.cast(dt.cast(p.input("x", (2, 3), dt.f32, R), between), dt.f32))
+
+    case = Case(write(body, 1), dt.Options(fusion=fusion), exact=True)
+    x = torch.tensor([[0.5, -1.75, 0.0], [7.9, -0.25, 3.0]])
+    trial = Trial.of(case)
+    ran = run_interleaved(trial.plan, trial.kernels, {("x", 0): x})
+    assert ran.outputs[1, "y", 0].equal(case.program.reference({"x": x})["y"])
 
 
 def refused(plan: Plan) -> str:
