@@ -6,9 +6,12 @@ tensor lies on only one as the collective needs it.
 
 from __future__ import annotations
 
-from ditron.builder.arguments import as_axis, as_dim, as_index, at_user_line
+from collections.abc import Sequence
+
+from ditron.builder.arguments import as_axis, as_dim, as_index, as_placements, at_user_line
 from ditron.builder.value import Value, admit, emit
 from ditron.ir import task
+from ditron.plan.moves import shortest_path
 from ditron.plan.placement import Partial, Placement, Replicate, Shard
 
 
@@ -86,6 +89,23 @@ def shard(x: Value, dim: int, axis: str | None = None, *, name: str | None = Non
     at = as_dim(dim, len(x.shape), "shard")
     over = _axis(axis, x, f"shard(dim={at})", Replicate())
     return emit(x, task.ShardOp(x.ssa, at, over, **args))
+
+
+@at_user_line()
+def redistribute(
+    x: Value, placements: Placement | Sequence[Placement], *, name: str | None = None
+) -> Value:
+    """The same tensor with other placements, by the fewest collectives that lead there.
+
+    R -> S is a local cut. Nothing but a computation leaves partial sums, so P stays P or goes. Each
+    step gets the `name`; there is none where the tensor lies so already.
+    """
+    args = admit("redistribute", name, x=x)
+    mesh = x.program.mesh
+    goal = as_placements(placements, mesh, len(x.shape), "redistribute")
+    for move in shortest_path(x.spec, goal, mesh):
+        x = emit(x, task.move_op(x.ssa, move, mesh, **args))
+    return x
 
 
 def _axis(axis: str | None, x: Value, what: str, wanted: Placement | type[Shard]) -> str:

@@ -76,6 +76,21 @@ def test_sums_on_two_axes():
         p.output("z", dt.cast(dt.all_reduce(dt.all_reduce(y, "tp")), dt.bf16))
 
 
+def test_redistribute():
+    with dt.Program("p", dt.Mesh(dp=2, tp=2)) as p:
+        x = source(p, S0, S0)
+        y = dt.redistribute(x, (R, S1), name="layers.0.move")
+        assert y.placements == (R, S1)
+        assert y.name == "layers.0.move"
+        assert dt.redistribute(y, [R, S1], name="none") is y
+        p.output("y", y)
+    assert [op.name for op in p.ir.walk()][3:-1] == ["task.all_to_all", "task.all_gather"]
+    assert str(p).count('name "layers.0.move"') == 2
+    with dt.Program("p", dt.Mesh(tp=2)) as p:
+        p.output("y", dt.redistribute(source(p, R), S1))
+    assert "task.shard %x dim 1" in str(p)
+
+
 MISTAKES: list[tuple[type[ProgramError], str, Placements, Callable[[dt.Value], object]]] = [
     (
         MeshError,
@@ -118,6 +133,18 @@ MISTAKES: list[tuple[type[ProgramError], str, Placements, Callable[[dt.Value], o
     ),
     (ProgramError, "shift's by is an integer, got 'a'", (S0, R), lambda x: dt.shift(x, wrong("a"))),
     (ProgramError, "shard takes values of a program", (S0, R), lambda _: dt.shard(wrong(0), 0)),
+    (
+        PlacementError,
+        "nothing makes [partial(sum), replicate] of [shard(0), replicate]: only a computation",
+        (S0, R),
+        lambda x: dt.redistribute(x, (P, R)),
+    ),
+    (
+        PlacementError,
+        "redistribute needs one placement per axis of Mesh(dp=2, tp=2): 2, got 1",
+        (S0, R),
+        lambda x: dt.redistribute(x, R),
+    ),
     (
         PlacementError,
         'to mend it use all_gather(x, dim=0, axis="tp") or',
