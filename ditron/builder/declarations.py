@@ -20,11 +20,11 @@ from ditron.ir.index import Ssa
 from ditron.ir.locations import caller_loc
 from ditron.plan.callsite import user_line
 from ditron.plan.dtypes import DType, as_dtype
-from ditron.plan.expr import Expr, as_expr
-from ditron.plan.placement import Mesh, Partial, Placement, Shard, shard_size, show
+from ditron.plan.expr import Expr
+from ditron.plan.layout import Layout, axis_coordinate
+from ditron.plan.placement import Mesh, Partial, Placement, show
 from ditron.plan.spec import TensorSpec, check_spec, show_shape
 from ditron.plan.tables import Memory, Role
-from ditron.plan.tiling import extent_of_shard
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +47,7 @@ class Declarations:
 
     def __init__(self, name: str, mesh: Mesh, implements: Program | None) -> None:
         with at_user_line():
-            self.name, self.mesh = as_name(name, "a device program"), as_mesh(mesh)
+            self.name, self.mesh = as_name(name, "a device program"), as_mesh(mesh, several=True)
             if implements is not None and implements.mesh != mesh:
                 message = f"{name} is on {mesh}, but implements a program on {implements.mesh}"
                 raise MeshError(message)
@@ -67,6 +67,12 @@ class Declarations:
     def rank(self) -> Index:
         """This rank's number, 0 to ranks - 1."""
         return Index(self.scope, Ssa(self.rank_op.result))
+
+    def coordinate(self, axis: str) -> Index:
+        """This rank's number along one axis of the mesh."""
+        with at_user_line():
+            me = Ssa(self.rank_op.result)
+            return Index(self.scope, axis_coordinate(self.mesh, self.mesh.index(axis), me))
 
     @property
     def ranks(self) -> int:
@@ -159,11 +165,9 @@ class Declarations:
         with at_user_line():
             what = f'{role} "{as_name(name, role)}"'
             spec = self._spec(what, name, role, given)
-            cut = [spec.placements[0] == Shard(d) for d in range(len(spec.shape))]
-            sizes = list(zip(spec.shape, cut, strict=True))
-            me = Ssa(self.rank_op.result)
-            dims = [max(shard_size(s, self.ranks) if c else s, 1) for s, c in sizes]
-            extent = [extent_of_shard(s, self.ranks, me) if c else as_expr(s) for s, c in sizes]
+            layout, me = Layout(spec, self.mesh), Ssa(self.rank_op.result)
+            dims = [max(size, 1) for size in layout.capacities()]
+            extent = [layout.extent(d, me) for d in range(len(dims))]
             buffer = self._buffer(role, name, (dims, spec.dtype), extent, symmetric=symmetric)
             self.tensors[name] = role, spec
             return buffer

@@ -28,9 +28,6 @@ from ditron.plan.tables import Role
 if TYPE_CHECKING:
     from ditron.builder.device import DeviceProgram
 
-ENGINES = {"copy": ("sm", "copy"), "call": ("sm",), "acquire": ("host",), "release": ("host",)}
-"""The engines that do what a body op does; puts and gets are like copies."""
-
 
 class Grid(GridChecks):
     """One grid, written inside its `with` block.
@@ -45,15 +42,14 @@ class Grid(GridChecks):
     def __init__(
         self, program: DeviceProgram, name: str, engine: str, bounds: dict[str, int], *, queue: bool
     ) -> None:
-        super().__init__(program, name, program.scope.nested(f"grid {name}", bounds))
-        self.engine, self.queue, self.bounds = engine, queue, bounds
+        super().__init__(program, name, engine, program.scope.nested(f"grid {name}", bounds))
+        self.queue, self.bounds = queue, bounds
         self.made_at, self.location = user_line(), caller_loc()
         self.block = Block(arg_types=[INDEX] * len(bounds))
         for i, (arg, dim) in enumerate(zip(self.block.args, bounds, strict=True)):
             arg.name_hint = dim
             shape = [-1 if j == i + 1 else 1 for j in range(len(bounds) + 1)]
             self.scope.values[arg] = np.arange(bounds[dim]).reshape(shape)
-        self.body: tuple[device.BodyOp, str, str | None] | None = None
         self.waits: list[WaitRecord] = []
         self._wait_ops: list[device.WaitOp] = []
         self._notify_ops: list[Callable[[str], device.NotifyOp]] = []
@@ -126,17 +122,17 @@ class Grid(GridChecks):
     def put(self, source: View, target: View) -> None:
         """Copy this rank's box to a peer's memory."""
         self.check_ends("put", source, target, (False, True))
-        self._do("put", device.PutOp(source.ssa, target.ssa))
+        self.do("put", device.PutOp(source.ssa, target.ssa))
 
     def get(self, source: View, target: View) -> None:
         """Copy a peer's box to this rank's memory."""
         self.check_ends("get", source, target, (True, False))
-        self._do("get", device.GetOp(source.ssa, target.ssa))
+        self.do("get", device.GetOp(source.ssa, target.ssa))
 
     def copy(self, source: View, target: View) -> None:
         """Copy within this rank's memory."""
         self.check_ends("copy", source, target, (False, False))
-        self._do("copy", device.CopyOp(source.ssa, target.ssa))
+        self.do("copy", device.CopyOp(source.ssa, target.ssa))
 
     def call(self, kernel: Kernel, *views: View, **options: Any) -> None:  # noqa: ANN401 - its own
         """Run a kernel (`@dt.kernel`) on views, each of which it loads and stores whole."""
@@ -149,7 +145,7 @@ class Grid(GridChecks):
             error.where = error.where or user_line()
             raise
         name = self.program.add_kernel(func)
-        self._do("call", device.CallOp(name, [view.ssa for view in views]))
+        self.do("call", device.CallOp(name, [view.ssa for view in views]))
 
     def acquire(self, buffer: Buffer) -> None:
         """The host hands over a buffer that peers touch; a notify tells them."""
@@ -264,25 +260,11 @@ class Grid(GridChecks):
             self.refuse(f"g.{what} says twice what it says once")
         self._schedule[what] = [index.expr for index in given]
 
-    def _do(self, verb: str, op: device.BodyOp) -> None:
-        """The one thing that the tasks of the grid do."""
-        if self.body is not None:
-            _, before, where = self.body
-            self.refuse(
-                f"its tasks {before} already ({where}), and a grid does one thing: {verb} in a"
-                f" grid of its own"
-            )
-        engines = ENGINES.get(verb, ENGINES["copy"])
-        if self.engine not in engines:
-            self.refuse(f"engine {self.engine} cannot {verb}: use {' or '.join(engines)}")
-        op.location = caller_loc()
-        self.body = op, verb, user_line()
-
     def _hand_over(self, verb: str, buffer: Buffer, op: type[device.HandOverOp]) -> None:
         self.require_own(verb, buffer)
         if buffer.role is Role.SCRATCH:
             self.refuse(f"{verb} of {buffer!r}: the host has no part in scratch memory")
-        self._do(verb, op(buffer.ssa))
+        self.do(verb, op(buffer.ssa))
 
     def _finish(self) -> device.GridOp:
         if self.body is None:

@@ -12,6 +12,8 @@ import numpy as np
 from ditron.builder.indices import IndexLike, Scope
 from ditron.builder.memory import Buffer, Signals, View
 from ditron.errors import DTypeError, ProgramError, ShapeError
+from ditron.ir import device
+from ditron.ir.locations import caller_loc
 from ditron.plan.callsite import user_line
 from ditron.plan.expr import Values
 from ditron.plan.spec import show_shape
@@ -19,6 +21,10 @@ from ditron.plan.tables import Bools
 
 if TYPE_CHECKING:
     from ditron.builder.device import DeviceProgram
+
+
+ENGINES = {"copy": ("sm", "copy"), "call": ("sm",), "acquire": ("host",), "release": ("host",)}
+"""The engines that do what a body op does; puts and gets are like copies."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +42,9 @@ class WaitRecord:
 class GridChecks:
     """The checks of one grid. Those of boxes wait until it is known which tasks are left out."""
 
-    def __init__(self, program: DeviceProgram, name: str, scope: Scope) -> None:
-        self.program, self.name, self.scope = program, name, scope
+    def __init__(self, program: DeviceProgram, name: str, engine: str, scope: Scope) -> None:
+        self.program, self.name, self.engine, self.scope = program, name, engine, scope
+        self.body: tuple[device.BodyOp, str, str | None] | None = None
         self.is_open = False
         self.at_exit: list[Callable[[Bools], None]] = []
 
@@ -160,3 +167,17 @@ class GridChecks:
                     )
 
         self.at_exit.append(check)
+
+    def do(self, verb: str, op: device.BodyOp) -> None:
+        """The one thing that the tasks of the grid do."""
+        if self.body is not None:
+            _, before, where = self.body
+            self.refuse(
+                f"its tasks {before} already ({where}), and a grid does one thing: {verb} in a"
+                f" grid of its own"
+            )
+        engines = ENGINES.get(verb, ENGINES["copy"])
+        if self.engine not in engines:
+            self.refuse(f"engine {self.engine} cannot {verb}: use {' or '.join(engines)}")
+        op.location = caller_loc()
+        self.body = op, verb, user_line()
