@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from ditron.analysis.deadlock import DeadlockReport, check_deadlock
 from ditron.analysis.delivery import DeliveryReport, check_delivery
+from ditron.analysis.proof_cache import ProofCache, proof_key
 from ditron.analysis.races import RaceReport, check_races
 from ditron.ir import core, task
 from ditron.plan.tables import Plan
@@ -18,7 +19,8 @@ class ProofReport:
     """The proofs that hold. `delivery` is None where there is no task program to hold it against.
 
     `tasks`, `lanes`, `waits`, `notifies` and `slots` are the plan's; `pairs` are those of accesses
-    that happens-before was asked for, `cells` those that delivery compared or ran on.
+    that happens-before was asked for, `cells` those that delivery compared or ran on. The times
+    are of when it was first proved; `cache_seconds` is what finding that again took.
     """
 
     name: str
@@ -36,6 +38,7 @@ class ProofReport:
     deadlock_seconds: float
     race_seconds: float
     delivery_seconds: float
+    cache_seconds: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -43,9 +46,12 @@ class ProofReport:
         return self.deadlock_seconds + self.race_seconds + self.delivery_seconds
 
     def __str__(self) -> str:
+        again = ""
+        if self.cache_seconds is not None:
+            again = f" (proved before, found in {1e3 * self.cache_seconds:.1f} ms)"
         lines = [
             f"proved {self.name} on {self.ranks} ranks: {self.tasks} tasks on {self.lanes} lanes,"
-            f" {self.waits} waits, {self.notifies} notifies, {self.slots} signal slots",
+            f" {self.waits} waits, {self.notifies} notifies, {self.slots} signal slots{again}",
             _line("deadlock-free", f"{self.tasks} tasks run to the end", self.deadlock_seconds),
             _line(
                 "race-free",
@@ -78,10 +84,29 @@ def prove(
 ) -> ProofReport:
     """Prove that a plan finishes, has no race, and delivers what the program says.
 
+    A proof of the same plan, kernels and program that was made before is taken over.
+
     Raises:
         ProofError: one of them fails; the message is the counterexample.
         PlanError: tables that mean nothing, or buffers that are not the program's.
     """
+    start = perf_counter()
+    key = proof_key(plan, kernels, program)
+    found = PROVED.get(key)
+    if found is not None:
+        return replace(found, cache_seconds=perf_counter() - start)
+    report = _prove(plan, kernels, program)
+    PROVED.put(key, report)
+    return report
+
+
+PROVED = ProofCache(ProofReport)
+"""The proofs of this process."""
+
+
+def _prove(
+    plan: Plan, kernels: Mapping[str, core.FuncOp], program: task.ProgramOp | None
+) -> ProofReport:
     start = perf_counter()
     deadlock = check_deadlock(plan)
     finished = perf_counter()

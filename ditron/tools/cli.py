@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -153,7 +154,7 @@ def compile_(  # noqa: PLR0913 - one parameter a flag
 
 
 @command
-def verify(
+def verify(  # noqa: PLR0913 - one parameter a flag
     file: File,
     *,
     set_: Set = None,
@@ -161,14 +162,18 @@ def verify(
     machine: Machine = None,
     option: Option = None,
     svg: Annotated[Path | None, typer.Option(help="where to draw a counterexample")] = None,
+    cache: Annotated[Path | None, typer.Option(help="a folder that keeps proofs")] = None,
     as_json: Json = False,
 ) -> int:
     """Prove FILE, and run nothing; exit 1 with a counterexample where a proof fails."""
+    from ditron.analysis.proof_cache import FOLDER  # noqa: PLC0415
     from ditron.tools import execute, report  # noqa: PLC0415
     from ditron.tools.loading import load  # noqa: PLC0415
     from ditron.tools.settings import make_options  # noqa: PLC0415
 
     options = make_options(option or [])
+    if cache is not None:
+        os.environ[FOLDER] = str(cache)
     try:
         source = load(file, set_ or [])
         proofs = execute.verify(source, target, machine, options)
