@@ -15,13 +15,14 @@ from ditron.analysis.symbols import find_task_program, kernels
 from ditron.backends.cpu.emit import emit_kernels
 from ditron.ir import task
 from ditron.pipelines import default_pipeline
+from ditron.plan.dtypes import DType
 from ditron.plan.tables import Plan
 from ditron.runtime.interleave import run_interleaved
 from ditron.runtime.kernels import compile_kernels
 from ditron.tools.loading import parse_dump
 
 
-def ag_gemm(ranks: int, m: int = 8, n: int = 8, k: int = 4, dtype: object = dt.f32) -> dt.Program:
+def ag_gemm(ranks: int, m: int = 8, n: int = 8, k: int = 4, dtype: DType = dt.f32) -> dt.Program:
     """x [m, k] by rows is gathered, times w [k, n] by columns."""
     with dt.Program("ag_gemm", dt.Mesh(tp=ranks)) as p:
         x = p.input("x", (m, k), dtype, dt.Shard(0))

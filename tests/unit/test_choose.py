@@ -104,7 +104,7 @@ def test_per_op_says_what_one_collective_does():
 
 def test_what_stands_there_is_kept():
     module = ag_gemm(2).ir.clone()
-    gather = next(op for op in module.walk() if isinstance(op, task.AllGatherOp))
+    (gather,) = [op for op in module.walk() if isinstance(op, task.AllGatherOp)]
     gather.choice = ChoiceAttr.get("mesh", "pull", 3)
     ChooseAlgorithmsPass(algorithm="ring").apply(Context(), module)
     assert gather.choice == ChoiceAttr.get("mesh", "pull", 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from ditron.plan.tables import LaneOrder, Plan
 from tests.unit.lowered import PROGRAMS, lower, plan_of
 from tests.unit.plan_builder import PlanBuilder, Wait
 
-OPTIONS = [
+OPTIONS: list[dict[str, Any]] = [
     {"algorithm": "mesh-push", "chunk_bytes": 16, "workers": 2, "tile": (2, 3)},
     {"algorithm": "mesh-in-place", "tile": (2, 4), "copy_lanes": 2, "order": "natural"},
     {"algorithm": "ring", "chunk_bytes": 32, "tile": (1, 3)},
@@ -26,8 +27,8 @@ OPTIONS = [
 ]
 
 
-def before_and_after(name: str, options: dict[str, object]) -> tuple[Plan, Plan]:
-    module = lower(PROGRAMS[name](3), dt.Options(**options), "insert-signals")  # type: ignore[arg-type]
+def before_and_after(name: str, options: dict[str, Any]) -> tuple[Plan, Plan]:
+    module = lower(PROGRAMS[name](3), dt.Options(**options), "insert-signals")
     first = expand(module)
     ElideWaitsPass().apply(Context(), module)
     module.verify()
@@ -49,7 +50,7 @@ def repeats(plan: Plan) -> Iterator[tuple[int, int]]:
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_no_wait_repeats_another_and_no_order_is_lost(name: str, options: dict[str, object]):
+def test_no_wait_repeats_another_and_no_order_is_lost(name: str, options: dict[str, Any]):
     full, lean = before_and_after(name, options)
     assert not any(repeats(lean))
     assert len(lean.waits) <= len(full.waits)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Union
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from xdsl.context import Context
 from xdsl.parser import Parser
 
+from ditron.errors import PlanError
 from ditron.ir.index import ExprsAttr
 from ditron.plan.expr import (
     OPERATORS,
@@ -36,7 +40,7 @@ def value(expr: Expr, *args: int) -> int:
 
 
 # What an operator means, on Python's integers.
-MEANING = {
+MEANING: dict[str, Callable[[int, int], int]] = {
     "or": lambda a, b: int(bool(a) or bool(b)),
     "and": lambda a, b: int(bool(a) and bool(b)),
     "eq": lambda a, b: int(a == b),
@@ -53,7 +57,7 @@ MEANING = {
     "max": max,
 }
 
-Tree = int | str | tuple[str, object, object]
+Tree = Union[int, str, tuple[str, "Tree", "Tree"]]  # noqa: UP007 - it names itself
 
 
 def trees() -> st.SearchStrategy[Tree]:
@@ -184,6 +188,14 @@ def test_division_rounds_down(a: int, b: int):
     assert quotient == a // b
     assert rest == a % b
     assert quotient * b + rest == a
+
+
+@pytest.mark.parametrize("op", ["floordiv", "mod"])
+def test_division_by_zero(op: str):
+    with pytest.raises(PlanError, match="an index expression divides by zero"):
+        binary(op, 3, 0)
+    with pytest.raises(PlanError, match="an index expression divides by zero"):
+        evaluate(binary(op, X, Y), [np.arange(3), np.arange(3)])
 
 
 def test_arrays_broadcast():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import ditron as dt
@@ -26,9 +28,9 @@ from ditron.plan.collectives import ALGORITHMS, knows, parse_algorithm
         ({"deterministic": False}, "deterministic=False is not supported yet"),
     ],
 )
-def test_refused(options: dict[str, object], message: str):
+def test_refused(options: dict[str, Any], message: str):
     with pytest.raises(OptionError) as caught:
-        dt.Options(**options)  # type: ignore[arg-type]
+        dt.Options(**options)
     assert str(caught.value).startswith(message)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ditron.plan.expr import Arg, Const, evaluate, to_text
+from ditron.plan.expr import Arg, Const, Expr, evaluate, to_text
 from ditron.plan.order import Feature, Table, fit, fit_mask
+from ditron.plan.tables import Bools, Longs
 
 NAMES = ("%me", "%p", "%m")
 ME, P, M = np.meshgrid(np.arange(4), np.arange(4), np.arange(3), indexing="ij")
@@ -14,7 +15,7 @@ FEATURES = [Feature(Arg(i), axis) for i, axis in enumerate((ME, P, M))]
 EVERYWHERE = np.ones(ME.shape, np.bool_)
 
 
-def said(found: object) -> str:
+def said(found: Expr | Table) -> str:
     assert not isinstance(found, Table), found
     return to_text(found, NAMES)
 
@@ -37,8 +38,9 @@ def said(found: object) -> str:
         ((2 - P) % 4, "(2 - %p) mod 4"),
     ],
 )
-def test_closed_forms(values: np.ndarray, text: str):
+def test_closed_forms(values: Longs, text: str):
     found = fit(values, EVERYWHERE, FEATURES)
+    assert isinstance(found, Expr)
     assert (evaluate(found, [ME, P, M]) == values).all()
     assert said(found) == text
 
@@ -52,7 +54,9 @@ def test_only_the_mask_counts():
 def test_a_named_index_is_used():
     peer = (ME + P + 1) % 4
     named = [*FEATURES, Feature(Arg(3), peer)]
-    assert to_text(fit(peer * 2, EVERYWHERE, named), (*NAMES, "%peer")) == "%peer * 2"
+    found = fit(peer * 2, EVERYWHERE, named)
+    assert isinstance(found, Expr)
+    assert to_text(found, (*NAMES, "%peer")) == "%peer * 2"
 
 
 def test_what_no_form_fits_is_a_table_over_the_axes_that_matter():
@@ -76,7 +80,7 @@ def test_what_no_form_fits_is_a_table_over_the_axes_that_matter():
         ((P == ME) & (M == 2), "%me eq %p and %m eq 2"),
     ],
 )
-def test_masks(mask: np.ndarray, text: str):
+def test_masks(mask: Bools, text: str):
     assert said(fit_mask(mask, FEATURES)) == text
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,11 +130,11 @@ def test_counts(
     assert got == (by_hand(ranks) if ranks > 1 else alone)
 
 
-def scheduled(program: dt.Program, **options: object) -> Plan:
-    return plan_of(program, dt.Options(**options), "schedule-tasks")  # type: ignore[arg-type]
+def scheduled(program: dt.Program, **options: Any) -> Plan:
+    return plan_of(program, dt.Options(**options), "schedule-tasks")
 
 
-OPTIONS = [
+OPTIONS: list[dict[str, Any]] = [
     {"algorithm": "mesh-push", "chunk_bytes": 16, "workers": 2},
     {"algorithm": "mesh-in-place", "tile": (2, 4), "copy_lanes": 2},
     {"algorithm": "ring", "chunk_bytes": 32, "tile": (1, 3)},
@@ -142,7 +143,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_no_merge_is_left(name: str, options: dict[str, object]):
+def test_no_merge_is_left(name: str, options: dict[str, Any]):
     slots = plan_slots(plan := scheduled(PROGRAMS[name](3), **options), pair(plan))
     waiters = _waiters(slots)
     keys = [(int(slots.rank[s]), int(slots.lag[s]), waiters[s]) for s in range(len(slots.rank))]
@@ -151,7 +152,7 @@ def test_no_merge_is_left(name: str, options: dict[str, object]):
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_every_edge_has_its_signal(name: str, options: dict[str, object]):
+def test_every_edge_has_its_signal(name: str, options: dict[str, Any]):
     plan = scheduled(PROGRAMS[name](3), **options)
     pairing = pair(plan)
     slots = plan_slots(plan, pairing)
@@ -181,7 +182,7 @@ def test_an_event_of_an_engine_that_only_sets_has_a_slot_of_its_own():
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_numberings_tell_slots_apart(options: dict[str, object]):
+def test_numberings_tell_slots_apart(options: dict[str, Any]):
     plan = scheduled(ag_gemm(3), **options)
     slots = plan_slots(plan, pair(plan))
     arrays = slots.arrays()
