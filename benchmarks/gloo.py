@@ -1,89 +1,177 @@
-"""The baseline: torch.distributed's gloo and torch.mm, unfused, one process a rank."""
+"""The baseline: torch.distributed's gloo and torch.mm, unfused, one process a rank.
+
+Ranks are started once and then measure one case after another. bf16 is widened to float32 for the
+product and rounded after it, since torch multiplies bf16 about 60 times slower; gloo moves and adds
+it as it is.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import cast
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
+import torch.multiprocessing as mp
 
-WARM_UP = 3
-Gather = Callable[[torch.Tensor, torch.Tensor], object]
+WARM_UP = 2
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """AG+GEMM: x [M, K] sharded by rows, w [K, N] by columns; float32 as it is computed."""
+    """A product (M, N, K) on some ranks: "ag" shards M of x and N of w, "rs" and "ar" shard K."""
 
     m: int
     n: int
     k: int
     ranks: int
+    kind: str = "ag"
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Seconds a launch, slowest rank: all-gather then matmul, and the matmuls alone."""
+    """One number a launch, in seconds: the library unfused, and its products alone, slowest rank.
 
-    gathered: list[float]
+    `core_s` is the CPU time of all ranks for an unfused launch.
+    """
+
+    unfused: list[float]
     matmul_alone: list[float]
+    core_s: list[float]
+
+    @property
+    def gathered(self) -> list[float]:
+        return self.unfused
+
+
+class GlooRanks:
+    """Rank processes that measure what they are told; a context manager, which ends them."""
+
+    def __init__(self, ranks: int) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self.ranks = ranks
+        context = mp.get_context("spawn")
+        self._pipes: list[Connection] = []
+        self._processes: list[Any] = []
+        for rank in range(ranks):
+            ours, theirs = context.Pipe()
+            store = f"file://{self._folder.name}/store"
+            process = context.Process(target=_serve, args=(rank, ranks, store, theirs), daemon=True)
+            process.start()
+            self._pipes.append(ours)
+            self._processes.append(process)
+
+    def measure(self, sizes: Sizes, repeats: int) -> Baseline:
+        """All ranks measure one case."""
+        for pipe in self._pipes:
+            pipe.send((sizes, repeats))
+        answers: list[tuple[list[float], ...]] = [pipe.recv() for pipe in self._pipes]
+        slowest = [[max(values) for values in zip(*lists, strict=True)] for lists in _by(answers)]
+        together: list[float] = [
+            sum(values, 0.0) for values in zip(*(a[2] for a in answers), strict=True)
+        ]
+        return Baseline(slowest[0], slowest[1], together)
+
+    def close(self) -> None:
+        """End the ranks."""
+        for pipe in self._pipes:
+            pipe.send(None)
+        for process in self._processes:
+            process.join()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _by(answers: Sequence[tuple[list[float], ...]]) -> list[list[list[float]]]:
+    """From a list a rank to a list a figure."""
+    return [[answer[i] for answer in answers] for i in range(len(answers[0]))]
 
 
 def measure_baseline(sizes: Sizes, repeats: int) -> Baseline:
-    """Start a process a rank, measure both, end them."""
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder) / "result.pt"
-        store = f"file://{folder}/store"
-        context = multiprocessing.get_context("spawn")
-        arguments = (sizes, repeats, store, str(result))
-        ranks = [
-            context.Process(target=_rank, args=(rank, *arguments)) for rank in range(sizes.ranks)
-        ]
-        for rank in ranks:
-            rank.start()
-        for rank in ranks:
-            rank.join()
-        gathered, alone = torch.load(result).tolist()
-    return Baseline(gathered, alone)
+    """Start a process a rank, measure one case, end them."""
+    with GlooRanks(sizes.ranks) as ranks:
+        return ranks.measure(sizes, repeats)
 
 
-def _rank(rank: int, sizes: Sizes, repeats: int, store: str, result: str) -> None:
+def _serve(rank: int, ranks: int, store: str, pipe: Connection) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=sizes.ranks)
-    x = torch.randn(sizes.m // sizes.ranks, sizes.k)
-    w = torch.randn(sizes.k, sizes.n // sizes.ranks)
-    rows = torch.empty(sizes.m, sizes.k)
-    y = torch.empty(sizes.m, sizes.n // sizes.ranks)
-
-    # torch 2.13 renamed it and warns of the old name.
-    names = vars(dist)
-    gather = cast(Gather, names.get("all_gather_single", names["all_gather_into_tensor"]))
-
-    def gather_then_matmul() -> None:
-        gather(rows, x)
-        torch.mm(rows, w, out=y)
-
-    def matmul_alone() -> None:
-        torch.mm(rows, w, out=y)
-
-    times = torch.stack([_times(body, repeats) for body in (gather_then_matmul, matmul_alone)])
-    dist.all_reduce(times, op=dist.ReduceOp.MAX)
-    if rank == 0:
-        torch.save(times, result)
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)
+    while (asked := pipe.recv()) is not None:
+        sizes, repeats = asked
+        unfused, alone = _bodies(sizes)
+        seconds, core = _times(unfused, repeats)
+        pipe.send((seconds, _times(alone, repeats)[0], core))
     dist.destroy_process_group()
 
 
-def _times(body: Callable[[], None], repeats: int) -> torch.Tensor:
+def _bodies(s: Sizes) -> tuple[Callable[[], None], Callable[[], None]]:
+    """(the collective and the product one after the other, the product alone)."""
+    dtype: torch.dtype = getattr(torch, s.dtype)
+    gather = _collective("all_gather_single", "all_gather_into_tensor")
+    scatter = _collective("reduce_scatter_single", "reduce_scatter_tensor")
+    if s.kind == "ag":
+        x, w = _random(s.m // s.ranks, s.k, dtype), _random(s.k, s.n // s.ranks, dtype)
+        rows, y = torch.empty(s.m, s.k, dtype=dtype), torch.empty(s.m, s.n // s.ranks, dtype=dtype)
+
+        def gathered() -> None:
+            gather(rows, x)
+            _multiply(rows, w, y)
+
+        return gathered, lambda: _multiply(rows, w, y)
+    x, w = _random(s.m, s.k // s.ranks, dtype), _random(s.k // s.ranks, s.n, dtype)
+    y = torch.empty(s.m, s.n, dtype=dtype)
+    mine = torch.empty(s.m // s.ranks, s.n, dtype=dtype)
+
+    def reduced() -> None:
+        _multiply(x, w, y)
+        if s.kind == "rs":
+            scatter(mine, y)
+        else:
+            dist.all_reduce(y)
+
+    return reduced, lambda: _multiply(x, w, y)
+
+
+def _collective(name: str, before: str) -> Callable[[torch.Tensor, torch.Tensor], object]:
+    """A collective by its name; torch 2.13 renamed it and warns of the old name."""
+    return getattr(dist, name, None) or getattr(dist, before)
+
+
+def _random(rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(rows, columns).to(dtype)
+
+
+def _multiply(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    if out.dtype == torch.float32:
+        torch.mm(a, b, out=out)
+    else:
+        out.copy_(torch.mm(a.float(), b.float()))
+
+
+def _times(body: Callable[[], None], repeats: int) -> tuple[list[float], list[float]]:
+    """(seconds, CPU seconds of this rank's threads) of each launch after a barrier."""
     seconds: list[float] = []
+    core: list[float] = []
     for _ in range(WARM_UP + repeats):
         dist.barrier()
-        start = time.perf_counter()
+        start, busy = time.perf_counter(), time.process_time()
         body()
         seconds.append(time.perf_counter() - start)
-    return torch.tensor(seconds[WARM_UP:], dtype=torch.float64)
+        core.append(time.process_time() - busy)
+    return seconds[WARM_UP:], core[WARM_UP:]

@@ -1,0 +1,165 @@
+"""How much is lost by choosing with the cost model instead of trying everything.
+
+    python -m benchmarks.choices [--by wall|core] [--rounds 5] [--quick] [case ...]
+
+For each case (such as `rs:512,1024,1024:f32`) every algorithm and tile that the machine file offers
+is compiled and measured for a few launches, and of the three best also every chunk. Those that then
+lead are measured again, in turns with the program as ditron chooses it. Regret is how much longer
+that takes than the best of them, medians of all launches. `--by core` compares CPU time of all
+ranks instead of wall time: on a machine that others use too, it is the one that repeats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import median
+
+import ditron as dt
+from benchmarks.gloo import Sizes
+from benchmarks.overlap import Figures, Ours, program
+from ditron.ir import task
+from ditron.passes.choices import Chooser
+from ditron.plan.candidates import Candidate, Question, answer
+from ditron.plan.machine import load_machine
+
+CASES = (
+    *(f"{kind}:2048,2048,1024:f32" for kind in ("ag", "rs", "ar")),
+    *(f"{kind}:512,1024,1024:f32" for kind in ("ag", "rs", "ar")),
+    *(f"{kind}:4096,256,2048:f32" for kind in ("ag", "rs", "ar")),
+    *(f"{kind}:64,1024,2048:f32" for kind in ("ag", "rs", "ar")),
+    *(f"{kind}:512,1024,1024:bf16" for kind in ("ag", "rs", "ar")),
+    "ag:997,768,512:f32",
+    "rs:1021,512,768:f32",
+    "ar:128,4096,512:f32",
+    "ag:1024,128,4096:bf16",
+    "rs:8,2048,2048:f32",
+)
+QUICK = (3, 4, 5, 9, 10, 11)
+RANKS = 4
+DTYPES = {"f32": dt.f32, "bf16": dt.bf16}
+
+
+class Case:
+    """One program, and what can be chosen for it."""
+
+    def __init__(self, name: str) -> None:
+        kind, shape, dtype = name.split(":")
+        m, n, k = (int(size) for size in shape.split(","))
+        self.name, self.dtype = name, DTYPES[dtype]
+        self.sizes = Sizes(m, n, k, RANKS, kind)
+        made = program(self.sizes, self.dtype).ir
+        of = next(op for op in made.ops if isinstance(op, task.ProgramOp))
+        chooser = Chooser(of, load_machine("cpu"), dt.Options())
+        chooser.run()
+        self.question: Question = chooser.asked[0].question
+        self.chosen: Candidate = chooser.asked[0].answers[0].candidate
+
+    def candidates(self) -> list[Candidate]:
+        """All that differ in what really runs, chunks left as chosen by each way's best."""
+        found: dict[tuple[object, ...], Candidate] = {}
+        for one in answer(load_machine("cpu"), self.question):
+            candidate = one.candidate
+            found.setdefault((candidate.way, *self._tiles(candidate)), candidate)
+        return list(found.values())
+
+    def _tiles(self, one: Candidate) -> tuple[tuple[int, int], ...]:
+        """Tiles no larger than what they cut."""
+        rows, columns = self.question.shape
+        product = self.question.products[0]
+        tile = (min(one.tile[0], max(product.m, 1)), min(one.tile[1], max(product.n, 1)))
+        if self.question.kind == "all_gather":
+            return (tile,)
+        return (tile, (min(one.reduce_tile[0], max(rows, 1)), min(one.reduce_tile[1], columns)))
+
+    def chunked(self, one: Candidate) -> list[Candidate]:
+        """The same with every chunk that the machine file lists."""
+        chunks = {
+            other.candidate.chunk
+            for other in answer(load_machine("cpu"), self.question)
+            if other.candidate.way == one.way
+        }
+        return [replace(one, chunk=chunk) for chunk in sorted(chunks - {one.chunk})]
+
+    def start(self, one: Candidate | None) -> Ours:
+        """The program with a candidate's choices, or with ditron's own."""
+        return Ours(self.sizes, None if one is None else self._options(one), self.dtype)
+
+    def _options(self, one: Candidate) -> dt.Options:
+        row_bytes = self.question.shape[1] * self.dtype.bytes
+        moves = dt.OpOptions(f"{one.algorithm}-{one.transfer}", one.chunk * row_bytes)
+        if self.question.kind != "all_gather":
+            moves = replace(moves, tile=one.reduce_tile)
+        return dt.Options(tile=one.tile, per_op={f"{self.question.kind}*": moves})
+
+
+def seconds(figures: Figures, by: str) -> float:
+    """The median that is compared."""
+    return median(figures.core if by == "core" else figures.wall)
+
+
+def screen(case: Case, candidates: Iterable[Candidate], by: str) -> list[tuple[float, Candidate]]:
+    """Each candidate for a few launches, the best first."""
+    found: list[tuple[float, Candidate]] = []
+    for candidate in candidates:
+        ours = case.start(candidate)
+        ours.measure(4)
+        ours.close()
+        figures = ours.figures.core if by == "core" else ours.figures.wall
+        found.append((min(figures), candidate))
+    return sorted(found, key=lambda f: f[0])
+
+
+def regret(case: Case, by: str, rounds: int) -> tuple[float, str]:
+    """(regret, a line that tells it)."""
+    tried = screen(case, case.candidates(), by)
+    chunked = [c for _, one in tried[:3] for c in case.chunked(one)]
+    tried = sorted([*tried, *screen(case, chunked, by)], key=lambda f: f[0])
+    finalists = [candidate for _, candidate in tried[:3]]
+    running = [case.start(None), *(case.start(one) for one in finalists)]
+    for _ in range(rounds):
+        for ours in running:
+            ours.measure(3)
+    for ours in running:
+        ours.close()
+    times = [seconds(ours.figures, by) for ours in running]
+    best = min(times)
+    lost = times[0] / best - 1
+    winner = "as chosen" if times[0] == best else _tell(case, finalists[times.index(best) - 1])
+    chosen = _tell(case, case.chosen)
+    line = (
+        f"{case.name:<24}{len(tried):6}{1e3 * times[0]:10.2f}{1e3 * best:10.2f}{100 * lost:8.1f} %"
+        f"  {chosen}  |  {winner}\n"
+    )
+    return lost, line
+
+
+def _tell(case: Case, one: Candidate) -> str:
+    return one.tell(reduces=case.question.kind != "all_gather", multiplies=True)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Print a line a case, then the median and the worst."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--by", choices=("wall", "core"), default="wall")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="six small cases")
+    args = parser.parse_args(words)
+    names = args.cases or ([CASES[i] for i in QUICK] if args.quick else CASES)
+    out = sys.stdout
+    out.write(f"{RANKS} ranks, milliseconds by {args.by} time, medians\n")
+    out.write(f"{'case':<24}{'tried':>6}{'chosen':>10}{'best':>10}{'regret':>10}  choice | best\n")
+    lost: list[float] = []
+    for name in names:
+        one, line = regret(Case(name), args.by, args.rounds)
+        lost.append(one)
+        out.write(line)
+        out.flush()
+    out.write(f"regret: median {100 * median(lost):.1f} %, worst {100 * max(lost):.1f} %\n")
+
+
+if __name__ == "__main__":
+    main()
