@@ -176,7 +176,13 @@ class Index:
     def __and__(self, other: IndexLike) -> Index:
         return self._with("and", other)
 
+    def __rand__(self, other: IndexLike) -> Index:
+        return self._with("and", other)
+
     def __or__(self, other: IndexLike) -> Index:
+        return self._with("or", other)
+
+    def __ror__(self, other: IndexLike) -> Index:
         return self._with("or", other)
 
     def __invert__(self) -> Index:
