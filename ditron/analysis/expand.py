@@ -17,7 +17,7 @@ from ditron.analysis.arrays import longs
 from ditron.analysis.kernel_dims import SharedDim, shared_dims
 from ditron.analysis.symbols import device_program, kernels
 from ditron.errors import PlanError
-from ditron.ir import core, device
+from ditron.ir import core, device, shmem
 from ditron.ir.index import ExprsAttr
 from ditron.ir.locations import op_location
 from ditron.plan.expr import Values, evaluate
@@ -48,6 +48,8 @@ from ditron.plan.tables import (
 BODY_KINDS: dict[type[Operation], OpKind] = {
     device.PutOp: OpKind.PUT,
     device.GetOp: OpKind.GET,
+    shmem.PutmemOp: OpKind.PUT,
+    shmem.GetmemOp: OpKind.GET,
     device.CopyOp: OpKind.COPY,
     device.CallOp: OpKind.CALL,
     device.AcquireOp: OpKind.ACQUIRE,
@@ -172,18 +174,26 @@ class _Expansion:
 
     def plan(self) -> Plan:
         for op in self.program.body.block.ops:
-            if isinstance(op, device.BufferOp):
-                self._buffer(op)
-            elif isinstance(op, device.SignalsOp):
-                self._signals(op)
-            elif isinstance(op, device.GridOp):
-                self._grid(op)
-            elif isinstance(op, device.CollectiveOp):
-                raise PlanError(
-                    f"{op.kind.data} is not decomposed yet: run decompose-collectives first",
-                    op_location(op),
-                )
+            try:
+                self._op(op)
+            except PlanError as error:
+                raise PlanError(error.message, error.where or op_location(op)) from error
         return self._finish()
+
+    def _op(self, op: Operation) -> None:
+        match op:
+            case device.BufferOp():
+                self._buffer(op)
+            case device.SignalsOp():
+                self._signals(op)
+            case device.GridOp():
+                self._grid(op)
+            case device.CollectiveOp():
+                raise PlanError(
+                    f"{op.kind.data} is not decomposed yet: run decompose-collectives first"
+                )
+            case _:
+                return
 
     def _buffer(self, op: device.BufferOp) -> None:
         type_ = op.result.type
@@ -243,6 +253,8 @@ class _Expansion:
         if schedule is not None:
             if schedule.lane is not None:
                 lane = grid.of(schedule.lane_args, schedule.lane)[0]
+                if (lane < 0).any():
+                    raise PlanError(f"a lane is {int(lane.min())}, but lanes count from 0")
             if schedule.order is not None:
                 keys = grid.of(schedule.order_args, schedule.order)
             exists = grid.mask(schedule.where_args, schedule.where)
@@ -295,6 +307,17 @@ class _Expansion:
         func = self.funcs.get(call.kernel_name)
         if func is None:
             raise PlanError(f"no core.func @{call.kernel_name} to call", op_location(call))
+        given = tuple(view.type for view in call.views)
+        if len(given) != len(func.view_types):
+            raise PlanError(
+                f"@{call.kernel_name} takes {len(func.view_types)} views, got {len(given)}",
+                op_location(call),
+            )
+        for number, (have, want) in enumerate(zip(given, func.view_types, strict=True)):
+            if have != want:
+                raise PlanError(
+                    f"view {number} of @{call.kernel_name} is {want}, got {have}", op_location(call)
+                )
         return func
 
     def _modes(self, body: Operation) -> list[Mode]:

@@ -11,13 +11,14 @@ lag 1. Only neighbours in that cycle are paired (last write -> read, read -> nex
 next write if nothing reads in between); all other pairs follow.
 
 Memory is cut at the edges of written boxes only: no write then covers part of a cell, so that the
-cells which a box touches tell exactly which writes it meets. Accesses of one op, lane and box form
-a group, and groups are paired instead of tasks.
+cells which a box touches tell exactly which writes it meets. Where two buffers share bytes, which
+they do one after the other, all accesses of one come before those of the next, byte for byte.
+Accesses of one op, lane and box form a group, and groups are paired instead of tasks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -75,49 +76,67 @@ def pair(plan: Plan) -> Pairing:
     """All edges between tasks of a plan that lane order and launch order do not give already."""
     boxes = _boxes(plan)
     groups, cells = _group(plan, boxes)
-    before, after, lag = _neighbours(*cells)
-    edges = np.unique(np.stack([before, after, lag], axis=1), axis=0)
-    pairing = Pairing(groups, edges[:, 0], edges[:, 1], edges[:, 2])
+    edges = _neighbours(cells.only(cells.owner < 0)), _successions(cells.only(cells.owner >= 0))
+    rows = np.unique(np.concatenate([np.stack(e, axis=1) for e in edges]), axis=0)
+    pairing = Pairing(groups, rows[:, 0], rows[:, 1], rows[:, 2])
     return pairing.only(~_ordered_anyway(plan, pairing))
 
 
 @dataclass(frozen=True)
 class _Boxes:
-    """Non-empty accesses of memory that is written at all; `space` tells memories apart."""
+    """Non-empty accesses of memory that is written at all; `space` tells memories apart.
+
+    An access of a buffer that shares bytes with others comes a second time, as the bytes from its
+    first to its last: there `owner` is its buffer, else -1.
+    """
 
     task: Longs
     write: Longs
     space: Longs
+    owner: Longs
     rank: Longs
     lo: Longs
     hi: Longs
 
+    def __add__(self, other: _Boxes) -> _Boxes:
+        names = [f.name for f in fields(self)]
+        return _Boxes(*(np.concatenate([getattr(self, n), getattr(other, n)]) for n in names))
+
 
 def _boxes(plan: Plan) -> _Boxes:
     accesses = plan.accesses
-    space, flat = memory_spaces(plan.buffers)
-    lo, hi = accesses.lo.copy(), accesses.hi.copy()
-    for number, buffer in enumerate(plan.buffers):
-        if flat[number]:
-            rows = accesses.buffer == number
-            lo[rows], hi[rows] = byte_intervals(buffer, lo[rows], hi[rows])
-    write = (accesses.mode & int(Mode.WRITE)) > 0
-    of = space[accesses.buffer]
+    buffer = longs(accesses.buffer)
+    write = longs((accesses.mode & int(Mode.WRITE)) > 0)
     live = ~accesses.empty
-    written = np.zeros(len(plan.buffers) + 1, np.bool_)
-    written[of[write & live]] = True
-    keep = np.flatnonzero(live & written[of])
+    written = np.zeros(len(plan.buffers), np.bool_)
+    written[buffer[(write == 1) & live]] = True
+    keep = np.flatnonzero(live & written[buffer])
     # An access that reads and writes is two.
-    both = keep[write[keep] & ((accesses.mode[keep] & int(Mode.READ)) > 0)]
+    both = keep[(write[keep] == 1) & ((accesses.mode[keep] & int(Mode.READ)) > 0)]
     rows = np.concatenate([keep, both])
-    writes = np.concatenate([write[keep], np.zeros(len(both), np.bool_)])
-    return _Boxes(
+    exact = _Boxes(
         longs(accesses.task[rows]),
-        longs(writes),
-        of[rows],
+        np.concatenate([write[keep], np.zeros(len(both), np.int64)]),
+        buffer[rows],
+        np.full(len(rows), -1),
         longs(accesses.rank[rows]),
-        lo[rows],
-        hi[rows],
+        accesses.lo[rows],
+        accesses.hi[rows],
+    )
+    space, shared = memory_spaces(plan.buffers)
+    rows = np.flatnonzero(live & shared[buffer])
+    lo, hi = accesses.lo[rows], accesses.hi[rows]
+    for number, one in enumerate(plan.buffers):
+        mine = buffer[rows] == number
+        lo[mine], hi[mine] = byte_intervals(one, lo[mine], hi[mine])
+    return exact + _Boxes(
+        longs(accesses.task[rows]),
+        write[rows],
+        len(plan.buffers) + space[buffer[rows]],
+        buffer[rows],
+        longs(accesses.rank[rows]),
+        lo,
+        hi,
     )
 
 
@@ -150,15 +169,29 @@ def byte_intervals(buffer: Buffer, lo: Longs, hi: Longs) -> tuple[Longs, Longs]:
     return flat_lo, flat_hi
 
 
-def _group(plan: Plan, boxes: _Boxes) -> tuple[Groups, tuple[Longs, Longs, Longs, Longs]]:
-    """Groups, and their cells as rows (cell, program position, write, group)."""
+@dataclass(frozen=True)
+class _Cells:
+    """Rows: `group` touches `cell` at a `position` in program order; see `_Boxes` for the rest."""
+
+    cell: Longs
+    position: Longs
+    write: Longs
+    owner: Longs
+    group: Longs
+
+    def only(self, keep: Bools) -> _Cells:
+        return _Cells(*(getattr(self, f.name)[keep] for f in fields(self)))
+
+
+def _group(plan: Plan, boxes: _Boxes) -> tuple[Groups, _Cells]:
+    """Groups, and the cells that they touch."""
     op, lane = longs(plan.tasks.op)[boxes.task], longs(plan.tasks.lane)[boxes.task]
     own = _position_in_op(plan, boxes, op)
     key = np.column_stack([op, boxes.write, boxes.space, boxes.rank, lane, own, boxes.lo, boxes.hi])
     if not len(key):
         empty = np.zeros(0, np.int64)
         none = Groups(empty, empty, empty, empty, empty, np.zeros(1, np.int64), empty)
-        return none, (empty, empty, empty, empty)
+        return none, _Cells(empty, empty, empty, empty, empty)
     seq = plan.tasks.seq[boxes.task]
     order = np.lexsort((seq, *key.T[::-1]))
     first = changes(*key[order].T)
@@ -175,11 +208,15 @@ def _group(plan: Plan, boxes: _Boxes) -> tuple[Groups, tuple[Longs, Longs, Longs
     )
     cell, group = _cells(boxes, row)
     position = op[row] * (int(own.max()) + 2) + own[row] + 1
-    return groups, (cell, position[group], boxes.write[row][group], group)
+    owner = boxes.owner[row]
+    return groups, _Cells(cell, position[group], boxes.write[row][group], owner[group], group)
 
 
 def _position_in_op(plan: Plan, boxes: _Boxes, op: Longs) -> Longs:
-    """A task's place in its op's grid, where the op reads and writes the same memory; else -1."""
+    """A task's place in its op's grid, where that may matter; else -1.
+
+    It does for writes, and for reads where the op writes the same memory too.
+    """
     spaces = len(plan.buffers) + 1
     key = op * spaces + boxes.space
     reads, writes = np.unique(key[boxes.write == 0]), np.unique(key[boxes.write == 1])
@@ -187,7 +224,8 @@ def _position_in_op(plan: Plan, boxes: _Boxes, op: Longs) -> Longs:
     first_task = offsets(longs(plan.tasks.op), len(plan.ops))
     tasks_a_rank = np.maximum(np.diff(first_task) // plan.ranks, 1)
     place = (boxes.task - first_task[op]) % tasks_a_rank[op]
-    return np.where(meets_itself, place, -1)
+    matters = (boxes.owner < 0) & (meets_itself | (boxes.write == 1))
+    return np.where(matters, place, -1)
 
 
 def _cells(boxes: _Boxes, row: Longs) -> tuple[Longs, Longs]:
@@ -199,7 +237,7 @@ def _cells(boxes: _Boxes, row: Longs) -> tuple[Longs, Longs]:
         if not len(mine):
             continue
         lo, hi = boxes.lo[row[mine]], boxes.hi[row[mine]]
-        written = write[mine] == 1
+        written = (write[mine] == 1) | (boxes.owner[row[mine]] >= 0)
         owner, cell = np.arange(len(mine)), rank[mine]
         size = int(rank.max()) + 1
         for d in range(lo.shape[1]):
@@ -216,12 +254,10 @@ def _cells(boxes: _Boxes, row: Longs) -> tuple[Longs, Longs]:
     return np.concatenate(cells), np.concatenate(owners)
 
 
-def _neighbours(
-    cell: Longs, position: Longs, write: Longs, group: Longs
-) -> tuple[Longs, Longs, Longs]:
+def _neighbours(cells: _Cells) -> tuple[Longs, Longs, Longs]:
     """Edges (before, after, lag) between neighbours in each cell's cycle of accesses."""
-    order = np.lexsort((write, position, cell))
-    cell, write, group = cell[order], write[order] == 1, group[order]
+    order = np.lexsort((cells.write, cells.position, cells.cell))
+    cell, write, group = cells.cell[order], cells.write[order] == 1, cells.group[order]
     count = len(order)
     here = np.arange(count)
     start = np.maximum.accumulate(np.where(changes(cell), here, 0)) if count else here
@@ -247,6 +283,29 @@ def _neighbours(
     return group[before], group[after], longs(lag)
 
 
+def _successions(cells: _Cells) -> tuple[Longs, Longs, Longs]:
+    """Edges where bytes go from one buffer to the next: what conflicts, of all accesses of both."""
+    order = np.lexsort((cells.owner, cells.position, cells.cell))
+    cell, owner, group = cells.cell[order], cells.owner[order], cells.group[order]
+    write = cells.write[order] == 1
+    start = np.flatnonzero(changes(cell, owner))
+    size = np.diff(np.append(start, len(cell)))
+    first = changes(cell[start])
+    number = np.arange(len(start))
+    first_run = np.maximum.accumulate(np.where(first, number, 0)) if len(start) else number
+    last = last_of_run(first)
+    following = np.where(last, first_run, number + 1)
+    # Of a cell that one buffer touches there is nothing to hand on.
+    runs = number[following != number]
+    many = size[runs] * size[following[runs]]
+    which, at = np.repeat(runs, many), spans(np.zeros_like(many), many)
+    width = size[following[which]]
+    before = start[which] + at // np.maximum(width, 1)
+    after = start[following[which]] + at % np.maximum(width, 1)
+    conflict = write[before] | write[after]
+    return group[before[conflict]], group[after[conflict]], longs(last[which][conflict])
+
+
 def _ordered_anyway(plan: Plan, pairing: Pairing) -> Bools:
     """Edges that need no signal: one static lane's own order, and launches of one rank."""
     groups, before, after = pairing.groups, pairing.before, pairing.after
@@ -263,4 +322,5 @@ def _ordered_anyway(plan: Plan, pairing: Pairing) -> Bools:
     ordered = (later & across) | (~later & same_lane & in_order & follows)
     hand_over = np.array([op.kind in (OpKind.ACQUIRE, OpKind.RELEASE) for op in plan.ops], np.bool_)
     with_host = hand_over[groups.op[before]] | hand_over[groups.op[after]]
-    return ordered | (with_host & same_rank) | (before == after)
+    itself = (groups.first[before] == groups.first[after]) & (pairing.lag == 0)
+    return ordered | (with_host & same_rank) | (before == after) | itself

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import Float32Type, ModuleOp
+from xdsl.dialects.builtin import AnyFloat, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -197,8 +197,8 @@ def _round_once(block: Block) -> None:
     for op in list(block.ops):
         inner = op.operand.owner if isinstance(op, core.CastOp) else None
         if isinstance(inner, core.CastOp) and isinstance(op, core.CastOp):
-            exact = inner.operand.type == op.result.type
-            if exact and isinstance(core.tile_type(op.result).element_type, Float32Type):
+            wide, narrow = inner.operand.type, core.tile_type(inner.result).element_type
+            if wide == op.result.type and isinstance(narrow, AnyFloat):
                 op.result.replace_all_uses_with(inner.operand)
     for op in reversed(list(block.ops)):
         if op.results and not any(r.uses for r in op.results):

@@ -23,6 +23,7 @@ from xdsl.passes import ModulePass
 
 from ditron.analysis.liveness import Lifetime, lifetimes
 from ditron.analysis.symbols import device_program
+from ditron.errors import OptionError
 from ditron.ir import device
 from ditron.plan.tables import DTYPE_BYTES
 
@@ -37,6 +38,8 @@ class PlanMemoryPass(ModulePass):
     align: int = 256
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if self.align < 1:
+            raise OptionError(f"plan-memory aligns to at least 1 byte, got {self.align}")
         program = device_program(op)
         buffers = lifetimes(program)
         sizes = [self._rounded(_bytes(b.buffer)) for b in buffers]

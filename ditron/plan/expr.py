@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ditron.errors import PlanError
+
 Values = npt.NDArray[np.int64]
 
 
@@ -69,6 +71,12 @@ class Binary(Expr):
     rhs: Expr
 
 
+def _divisor(value: Values) -> Values:
+    if (value == 0).any():
+        raise PlanError("an index expression divides by zero")
+    return value
+
+
 OPERATORS: dict[str, Callable[[Values, Values], Values]] = {
     "or": lambda a, b: ((a != 0) | (b != 0)).astype(np.int64),
     "and": lambda a, b: ((a != 0) & (b != 0)).astype(np.int64),
@@ -79,8 +87,8 @@ OPERATORS: dict[str, Callable[[Values, Values], Values]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
-    "floordiv": np.floor_divide,
-    "mod": np.mod,
+    "floordiv": lambda a, b: np.floor_divide(a, _divisor(b)),
+    "mod": lambda a, b: np.mod(a, _divisor(b)),
     "xor": np.bitwise_xor,
     "min": np.minimum,
     "max": np.maximum,

@@ -374,7 +374,21 @@ def test_boxes(drawn: Drawn):
     check(drawn.plan)
 
 
-@given(plans(aliased=True))
+def one_after_the_other(plan: Plan) -> bool:
+    """Whether buffers that share bytes are never in use at once, as plan-memory has it."""
+    spans: list[tuple[int, int, int, int]] = []
+    for number, buffer in enumerate(plan.buffers):
+        ops = plan.tasks.op[plan.accesses.task[plan.accesses.buffer == number]]
+        if len(ops):
+            end = buffer.offset_bytes + buffer.size_bytes
+            spans.append((buffer.offset_bytes, end, int(ops.min()), int(ops.max())))
+    return not any(
+        a < d and c < b and first <= other_last and other_first <= last
+        for (a, b, first, last), (c, d, other_first, other_last) in combinations(spans, 2)
+    )
+
+
+@given(plans(aliased=True).filter(lambda drawn: one_after_the_other(drawn.plan)))
 @settings(max_examples=100, deadline=None)
 def test_buffers_that_share_bytes(drawn: Drawn):
     check(drawn.plan)

@@ -126,7 +126,6 @@ def test_alignment():
     assert expand(module).heap_bytes % 64 == 0
 
 
-@pytest.mark.xfail(strict=True, reason="tiles of one grid that interleave in bytes are paired")
 def test_a_reused_buffer_may_be_written_by_columns_in_any_order():
     with dt.Program("p", dt.Mesh(tp=3)) as p:
         x = p.input("x", (4, 6), dt.f32, dt.Replicate())
@@ -137,7 +136,6 @@ def test_a_reused_buffer_may_be_written_by_columns_in_any_order():
     check_deadlock(plan_of(p, options))
 
 
-@pytest.mark.xfail(strict=True, reason="tiles of one grid that interleave in bytes are paired")
 def test_reuse_ties_no_tiles_of_one_grid_together():
     with dt.Program("p", dt.Mesh(tp=1)) as p:
         x = p.input("x", (4, 4), dt.f32, dt.Replicate())
@@ -149,7 +147,6 @@ def test_reuse_ties_no_tiles_of_one_grid_together():
 
 
 @pytest.mark.parametrize("align", [0, -1])
-@pytest.mark.xfail(strict=True, reason="nothing checks it")
 def test_a_wrong_alignment_is_refused(align: int):
     module = lower(mlp(1), until="order-tiles")
     with pytest.raises(OptionError):
