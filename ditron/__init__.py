@@ -33,6 +33,7 @@ from ditron.builder.core import Kernel, kernel
 from ditron.builder.device import DeviceProgram
 from ditron.builder.grid import Grid
 from ditron.builder.indices import Index
+from ditron.builder.layers import embedding, rms_norm, rope, softmax
 from ditron.builder.memory import Buffer, Signals, View
 from ditron.builder.task import Program
 from ditron.builder.value import Value, add, cast, exp, gelu, matmul, mul, relu, silu, sub
@@ -75,6 +76,7 @@ __all__ = [
     "call",
     "cast",
     "compile",
+    "embedding",
     "errors",
     "exp",
     "f16",
@@ -89,9 +91,12 @@ __all__ = [
     "redistribute",
     "reduce_scatter",
     "relu",
+    "rms_norm",
+    "rope",
     "shard",
     "shift",
     "silu",
+    "softmax",
     "sub",
 ]
 

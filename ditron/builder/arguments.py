@@ -70,6 +70,18 @@ def as_index(number: object, what: str) -> int:
         raise ProgramError(message) from None
 
 
+def as_number(number: object, what: str) -> float:
+    """A float or integer.
+
+    Raises:
+        ProgramError: anything else.
+    """
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        message = f"{what} is a number, got {number!r}"
+        raise ProgramError(message)
+    return float(number)
+
+
 def as_axis(
     axis: str | None,
     mesh: Mesh,

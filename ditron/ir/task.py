@@ -36,6 +36,7 @@ from ditron.ir.task_compute import (
     SubOp,
     UnaryOp,
 )
+from ditron.ir.task_layers import EmbeddingOp, RmsNormOp, RopeOp, SoftmaxOp
 from ditron.ir.task_program import (
     ComputeOp,
     InputOp,
@@ -59,6 +60,7 @@ __all__ = [
     "CastOp",
     "CollectiveOp",
     "ComputeOp",
+    "EmbeddingOp",
     "ExpOp",
     "GeluOp",
     "InputOp",
@@ -69,9 +71,12 @@ __all__ = [
     "ProgramOp",
     "ReduceScatterOp",
     "ReluOp",
+    "RmsNormOp",
+    "RopeOp",
     "ShardOp",
     "ShiftOp",
     "SiluOp",
+    "SoftmaxOp",
     "SourceOp",
     "SubOp",
     "Task",
@@ -87,6 +92,7 @@ Task = Dialect(
     [
         *(ProgramOp, InputOp, WeightOp, OutputOp),
         *(MatmulOp, AddOp, SubOp, MulOp, SiluOp, GeluOp, ReluOp, ExpOp, CastOp, CallOp),
+        *(RmsNormOp, SoftmaxOp, RopeOp, EmbeddingOp),
         *(AllGatherOp, ReduceScatterOp, AllReduceOp, AllToAllOp, BroadcastOp, ShiftOp, ShardOp),
     ],
     [MeshAttr, PlacementsAttr, TensorType, ChoiceAttr, CutsAttr],

@@ -23,7 +23,8 @@ from ditron.ir.task_program import (
 )
 from ditron.plan import spec as rules
 from ditron.plan.placement import Scope
-from ditron.plan.placement_rules import Rule, cast_rule, matmul_rule, pointwise_rule
+from ditron.plan.placement_rules import Rule
+from ditron.plan.placement_table import cast_rule, matmul_rule, pointwise_rule
 from ditron.plan.spec import TensorSpec
 
 

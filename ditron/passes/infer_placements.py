@@ -11,7 +11,7 @@
 Without `insert`, an op whose operands fit no rule is a PlacementError that names the collective.
 
 Needs: task IR whose inputs and weights have placements. Ensures: every tensor has placements, by
-the rules of `ditron.plan.placement_rules`, the same that the builder raises errors from.
+the rules of `ditron.plan.placement_table`, the same that the builder raises errors from.
 """
 
 from __future__ import annotations

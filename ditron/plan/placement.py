@@ -4,7 +4,7 @@ Placements are PyTorch DTensor's, one per mesh axis: `Shard(dim)` cuts a dimensi
 `torch.chunk`, `Replicate()` is the whole tensor on every rank, `Partial()` is a term of a sum. A
 dimension that several axes cut is cut by the first of them, then each part by the next.
 
-What operations make of placements is in `placement_rules.py`, how to get from one placement to
+What operations make of placements is in `placement_table.py`, how to get from one placement to
 another in `moves.py`.
 """
 

@@ -1,16 +1,14 @@
-"""The one table of what operations make of placements; collectives are in `moves.py`.
+"""How rules of placements are applied, and mended where none fits.
 
-The builder, the IR's verifiers and the pass `infer-placements` all use it. A rule holds for each
-mesh axis by itself. Where an operand is whole on an axis that cuts the result, each rank reads its
-part of it; so the axes that do cut the operand must be the outermost of those that cut the result.
+A rule holds for each mesh axis by itself. Where an operand is whole on an axis that cuts the
+result, each rank reads its part of it; so the axes that do cut the operand must be the outermost of
+those that cut the result. The rules themselves are in `placement_table.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from ditron.errors import PlacementError
 from ditron.plan.moves import Move, inner_axes, moves
@@ -29,7 +27,6 @@ from ditron.plan.placement import (
 AxisRule = Callable[[tuple[Placement, ...]], Placement | None]
 
 _R, _P = Replicate(), Partial()
-_LINEAR = frozenset({"add", "sub"})  # of all operands at once: sums of partial sums
 
 
 @dataclass(frozen=True)
@@ -53,72 +50,6 @@ class Mend:
 
     operand: int
     move: Move
-
-
-def matmul_rule(a_ndim: int = 2, b_ndim: int = 2, *, transpose_b: bool = False) -> Rule:
-    """For a [..., M, K] and b [..., K, N], or [..., N, K] if transposed.
-
-    b has as many leading dimensions as a, or none: then it is the same for all of a's.
-    """
-    batch, own = a_ndim - 2, b_ndim - 2
-    m, k = batch, batch + 1
-    b_k, b_n = (own + 1, own) if transpose_b else (own, own + 1)
-    table: dict[tuple[Placement, ...], Placement] = {
-        (_R, _R): _R,
-        (Shard(m), _R): Shard(m),
-        (_R, Shard(b_n)): Shard(batch + 1),
-        (Shard(k), Shard(b_k)): _P,
-        (_P, _R): _P,
-        (_R, _P): _P,
-    }
-    for dim in range(batch):
-        table[Shard(dim), _R] = Shard(dim)
-        if own:
-            table[_R, Shard(dim)] = table[Shard(dim), Shard(dim)] = Shard(dim)
-    last: dict[int, int | None] = {b_k: None, b_n: batch + 1}
-    becomes = ((*range(batch + 1), None), (*range(own), last[own], last[own + 1]))
-    return Rule("matmul", table.get, becomes)
-
-
-def pointwise_rule(fn: str, shapes: Sequence[tuple[int, ...]]) -> Rule:
-    """Equal placements or replicas beside one; partial sums only where the function is linear."""
-    size = np.broadcast_shapes(*shapes)
-    becomes = tuple(
-        tuple(dim if shape[dim] == size[dim] else None for dim in range(len(shape)))
-        for shape in shapes
-    )
-
-    def rule(operands: tuple[Placement, ...]) -> Placement | None:
-        if any(
-            isinstance(p, Shard) and dims[p.dim] is None
-            for p, dims in zip(operands, becomes, strict=True)
-        ):
-            return None
-        return _together(operands, linear=fn in _LINEAR, product=fn == "mul")
-
-    return Rule(fn, rule, becomes)
-
-
-def _together(
-    operands: Sequence[Placement], *, linear: bool = False, product: bool = False
-) -> Placement | None:
-    """The placement of operands that meet element by element."""
-    seen = set(operands)
-    if _P in seen:
-        scaled = product and list(operands).count(_P) == 1 and seen == {_P, _R}
-        return _P if scaled or (linear and seen == {_P}) else None
-    seen.discard(_R)
-    return _R if not seen else seen.pop() if len(seen) == 1 else None
-
-
-def cast_rule(op: str, ndim: int, *, keeps_sums: bool) -> Rule:
-    """A cast changes no placement; between kinds of dtypes it is not linear, so not of a sum."""
-
-    def rule(operands: tuple[Placement, ...]) -> Placement | None:
-        (have,) = operands
-        return have if keeps_sums or have != _P else None
-
-    return Rule(op, rule, (tuple(range(ndim)),))
 
 
 def apply_rule(rule: Rule, operands: Sequence[Placements], scope: Scope) -> Placements:

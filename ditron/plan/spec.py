@@ -1,6 +1,6 @@
 """What a tensor of a program is, and what each task operation makes of its operands.
 
-Shapes and dtypes are here, placements in `placement_rules.py`. Builder, verifier and the pass
+Shapes and dtypes are here, placements in `placement_table.py`. Builder, verifier and the pass
 `infer-placements` call the same functions, so they cannot disagree. Rules of collectives, layers
 and views are in `spec_collectives.py`, `spec_layers.py` and `spec_views.py`.
 """
@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from ditron.errors import DTypeError, PlacementError, ShapeError
 from ditron.plan.dtypes import DTYPES, Kind
 from ditron.plan.placement import Partial, Placements, Scope, Shard, show
-from ditron.plan.placement_rules import apply_rule, cast_rule, matmul_rule, pointwise_rule
+from ditron.plan.placement_rules import apply_rule
+from ditron.plan.placement_table import cast_rule, matmul_rule, pointwise_rule
 
 UNARY = ("silu", "gelu", "relu", "exp")
 NOWHERE = Scope()

@@ -133,6 +133,10 @@ def _properties(op: task.ComputeOp) -> dict[str, Any]:
     match op:
         case task.MatmulOp():
             return {"transpose_b": op.transpose_b is not None}
+        case task.RmsNormOp():
+            return {"eps": op.eps}
+        case task.SoftmaxOp():
+            return {"dim": op.dim_index}
         case task.BroadcastOp():
             size = task.spec_of(op.operand).shape[op.dim_index]
             full = shard_size(size, mesh_of(op).size(op.axis.data))
@@ -209,6 +213,31 @@ def exp(x: torch.Tensor) -> torch.Tensor:
     return torch.exp(x)
 
 
+def rms_norm(x: torch.Tensor, gain: torch.Tensor | None = None, *, eps: float) -> torch.Tensor:
+    """`x / sqrt(mean(x * x) + eps)` along the last dimension, times the gain."""
+    normed = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+    return normed if gain is None else normed * gain
+
+
+def softmax(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """`exp(x) / sum(exp(x))` along `dim`."""
+    return torch.softmax(x, dim)
+
+
+def rope(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """`x * cos + cat(-x2, x1) * sin`, x1 and x2 the halves of the last dimension."""
+    first, second = x.chunk(2, -1)
+    return x * cos + torch.cat((-second, first), -1) * sin
+
+
+def embedding(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """Rows of the table; zeros for an id that it has not."""
+    known = (ids >= 0) & (ids < table.shape[0])
+    if not table.numel():
+        return table.new_zeros((*ids.shape, table.shape[1]))
+    return torch.where(known[..., None], table[torch.where(known, ids, 0)], 0)
+
+
 def constant(number: float, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """One number in every place."""
     return torch.full(shape, number, dtype=dtype)
@@ -274,6 +303,10 @@ _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "task.relu": relu,
     "task.exp": exp,
     "task.cast": cast,
+    "task.rms_norm": rms_norm,
+    "task.softmax": softmax,
+    "task.rope": rope,
+    "task.embedding": embedding,
     "task.all_gather": all_gather,
     "task.reduce_scatter": reduce_scatter,
     "task.all_reduce": all_reduce,

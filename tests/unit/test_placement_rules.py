@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 from ditron.errors import PlacementError
 from ditron.plan.moves import moves
 from ditron.plan.placement import Mesh, Partial, Placement, Placements, Replicate, Scope, Shard
-from ditron.plan.placement_rules import (
-    Rule,
-    apply_rule,
+from ditron.plan.placement_rules import Rule, apply_rule, find_mends
+from ditron.plan.placement_table import (
     cast_rule,
-    find_mends,
+    embedding_rule,
     matmul_rule,
     pointwise_rule,
+    rope_rule,
+    rows_rule,
 )
-from tests.unit.mesh_run import Layout, meshes, placements, run
+from ditron.runtime import reference
+from tests.unit.mesh_run import Layout, box, local, meshes, placements, run, whole
 
 S0, S1, R, P = Shard(0), Shard(1), Replicate(), Partial()
 ALL: tuple[Placement, ...] = (S0, S1, R, P)
@@ -91,6 +93,47 @@ def test_unary(data: st.DataObject, mesh: Mesh, m: int, n: int):
     check(cast_rule("cast", 2, keeps_sums=True), torch.Tensor.double, operands, mesh)
 
 
+@settings(deadline=None)
+@given(st.data(), meshes(), st.integers(1, 3), st.booleans())
+def test_rows(data: st.DataObject, mesh: Mesh, ndim: int, with_gain: bool):
+    shape = tuple(data.draw(st.integers(1, 6)) for _ in range(ndim))
+    dim = ndim - 1 if with_gain else data.draw(st.integers(0, ndim - 1))
+    operands = [(rand(*shape), data.draw(placements(ndim, mesh)))]
+    if with_gain:
+        operands.append((rand(shape[-1]), data.draw(placements(1, mesh))))
+
+    def norm(x: torch.Tensor, gain: torch.Tensor | None = None) -> torch.Tensor:
+        return x.softmax(dim) if gain is None else x.softmax(dim) * gain
+
+    check(rows_rule("rows", ndim, dim, beside=int(with_gain)), norm, operands, mesh)
+
+
+@settings(deadline=None)
+@given(st.data(), meshes(), st.integers(0, 6), st.integers(1, 4))
+def test_rope(data: st.DataObject, mesh: Mesh, tokens: int, heads: int):
+    shapes = [(tokens, heads, 4), *[(data.draw(st.sampled_from([tokens, 1])), 1, 4)] * 2]
+    operands = [(rand(*shape), data.draw(placements(3, mesh))) for shape in shapes]
+    check(rope_rule(shapes), reference.rope, operands, mesh)
+
+
+@settings(deadline=None)
+@given(st.data(), meshes(), st.integers(0, 6), st.integers(0, 6), st.integers(1, 5))
+def test_embedding(data: st.DataObject, mesh: Mesh, tokens: int, rows: int, width: int):
+    ids, table = torch.randint(-1, rows + 1, (tokens,)), rand(rows, width)
+    rule = embedding_rule(1)
+    lying = [data.draw(placements(1, mesh, sums=False)), data.draw(placements(2, mesh))]
+    while ways := find_mends(rule, lying):
+        for mend in ways[0]:
+            lying[mend.operand] = mend.move.of(lying[mend.operand])
+    result = Layout((tokens, width), apply_rule(rule, lying, Scope(None, ("ids", "table"))))
+    parts: list[torch.Tensor] = []
+    for rank in range(mesh.ranks):
+        (row, _), _ = box(Layout((rows, width), lying[1]), mesh, rank)
+        mine = local(ids, lying[0], mesh, rank) - row
+        parts.append(reference.embedding(mine, local(table, lying[1], mesh, rank)))
+    torch.testing.assert_close(whole(parts, result, mesh), reference.embedding(ids, table))
+
+
 def table(rule: Rule, operands: int) -> dict[str, str]:
     rows = ((p, rule.on_axis(p)) for p in itertools.product(ALL, repeat=operands))
     return {" ".join(map(str, p)): str(result) for p, result in rows if result is not None}
@@ -127,6 +170,24 @@ def test_the_tables_are_those_of_the_documentation():
     assert table(pointwise_rule("exp", square[:1]), 1) == same
     assert table(cast_rule("cast", 2, keeps_sums=False), 1) == same
     assert table(cast_rule("cast", 2, keeps_sums=True), 1) == {str(p): str(p) for p in ALL}
+
+
+def test_the_tables_of_layers():
+    assert table(rows_rule("softmax", 2, 1), 1) == {
+        "shard(0)": "shard(0)",
+        "replicate": "replicate",
+    }
+    assert table(rows_rule("rms_norm", 2, 1, beside=1), 2) == {
+        "shard(0) replicate": "shard(0)",
+        "replicate replicate": "replicate",
+    }
+    assert table(embedding_rule(2), 2) == {
+        "replicate replicate": "replicate",
+        "shard(0) replicate": "shard(0)",
+        "shard(1) replicate": "shard(1)",
+        "replicate shard(0)": "partial(sum)",
+        "replicate shard(1)": "shard(2)",
+    }
 
 
 def test_the_preferred_mend():
