@@ -47,11 +47,20 @@ def program(kind: str, ranks: int, shape: tuple[int, int], dim: int, dtype: dt.D
                 y = dt.reduce_scatter(partial(p, shape, dtype), dim=dim)
             case "all_reduce":
                 y = dt.all_reduce(partial(p, shape, dtype))
+            case "all_to_all":
+                x = p.input("x", shape, dtype, Shard(dim))
+                y = dt.all_to_all(dt.relu(x), split_dim=1 - dim, concat_dim=dim)
+            case "broadcast":
+                x = p.input("x", shape, dtype, Shard(dim))
+                y = dt.broadcast(dt.relu(x), root=ranks // 2)
+            case "shift":
+                equal = tuple(s - s % ranks if d == dim else s for d, s in enumerate(shape))
+                y = dt.shift(dt.relu(p.input("x", equal, dtype, Shard(dim))), by=ranks // 2 + 1)
             case _:
                 raise AssertionError(kind)
         p.output("y", y)
         if kind != "all_gather":
-            p.output("z", dt.add(y, p.input("b", shape, dtype, Replicate())))
+            p.output("z", dt.add(y, p.input("b", y.shape, dtype, Replicate())))
     return p
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, seed, settings
+from hypothesis import given, note, seed, settings
 from hypothesis import strategies as st
 
 from tests.property.programs import Case, cases, layered, walks
@@ -20,17 +20,20 @@ def test_tensor_parallel_layers(number: int) -> None:
     @settings(drawn, max_examples=1000, derandomize=False)
     @given(layered())
     def check(case: Case) -> None:
+        note(str(case))
         check_case(case, seeds=5, launches=4)
 
     check()
 
 
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("number", SEEDS)
-def test_any_ops_in_any_order(number: int) -> None:
+def test_any_ops_in_any_order(number: int, wide: bool) -> None:
     @seed(number)
     @settings(drawn, max_examples=1500, derandomize=False)
-    @given(walks())
+    @given(walks(wide=wide))
     def check(case: Case) -> None:
+        note(str(case))
         check_case(case, seeds=5, launches=4)
 
     check()
@@ -42,6 +45,7 @@ def test_stages(number: int) -> None:
     @settings(drawn, max_examples=100, derandomize=False)
     @given(cases())
     def check(case: Case) -> None:
+        note(str(case))
         check_stages(case)
 
     check()

@@ -86,8 +86,8 @@ class Case:
 class Writer:
     """Writes a program, and bounds the elements of each value."""
 
-    def __init__(self, program: dt.Program, *, exact: bool) -> None:
-        self.program, self.exact = program, exact
+    def __init__(self, program: dt.Program, *, exact: bool, wide: bool = False) -> None:
+        self.program, self.exact, self.wide = program, exact, wide
         self.values: list[dt.Value] = []
         self._most: dict[int, float] = {}
         self._sources = 0
@@ -121,7 +121,7 @@ class Writer:
         most = [self._most[id(v.ssa)] for v in operands]
         match fn:
             case "matmul":
-                return max(operands[0].shape[1], 1) * most[0] * most[1]
+                return max(operands[0].shape[-1], 1) * most[0] * most[1]
             case "add" | "sub":
                 return most[0] + most[1]
             case "mul":
@@ -246,13 +246,16 @@ Move = tuple[str, tuple[dt.Value, ...], dict[str, object]]
 
 
 @st.composite
-def walks(draw: st.DrawFn, ndim: int | None = None) -> Case:
-    """Any ops that the rules allow, one after another, on values of one to three dimensions."""
+def walks(draw: st.DrawFn, *, wide: bool = False) -> Case:
+    """Any ops that the rules allow, one after another, on values of one to three dimensions.
+
+    `wide`: also products of stacks of matrices, and collectives other than gather and reduce.
+    """
     ranks = draw(st.sampled_from(RANKS))
-    ndim = ndim or draw(st.sampled_from((2, 2, 2, 1, 3)))
+    ndim = draw(st.sampled_from((2, 2, 2, 1, 3)))
     pool = draw(st.lists(st.sampled_from(SIZES), min_size=2, max_size=3))
     pool = [min(size, 8) for size in pool] if ndim > 2 else pool
-    writer = Writer(_program(ranks), exact=draw(st.booleans()))
+    writer = Writer(_program(ranks), exact=draw(st.booleans()), wide=wide)
     with writer.program as p:
         dtype = draw(st.sampled_from((*FLOATS, *FLOATS, dt.i32, dt.i64, dt.bool)))
         for _ in range(draw(st.integers(1, 3))):
@@ -281,7 +284,7 @@ def _moves(w: Writer) -> Iterator[Move]:
             for fn in ("add", "sub", "mul"):
                 if _allowed(lambda fn=fn, a=a, b=b: rules.pointwise(fn, [a.spec, b.spec])):
                     yield from _if_fits(w, fn, (a, b))
-            for transpose in (False, True):
+            for transpose in (False, True) if w.wide or len(a.shape) == 2 else ():
                 if _allowed(
                     lambda a=a, b=b, t=transpose: rules.matmul(a.spec, b.spec, transpose_b=t)
                 ):
@@ -296,6 +299,12 @@ def _unary_moves(w: Writer, a: dt.Value) -> Iterator[Move]:
         castable = _allowed(lambda dtype=dtype: rules.cast(a.spec, dtype.name))
         if castable and dtype is not a.dtype and w.fits("cast", a, dtype=dtype):
             yield "cast", (a,), {"dtype": dtype}
+    yield from _collective_moves(a)
+    if w.wide:
+        yield from _wide_moves(a)
+
+
+def _collective_moves(a: dt.Value) -> Iterator[Move]:
     match a.placements[0]:
         case Shard(dim):
             yield "all_gather", (a,), {"dim": dim}
@@ -304,6 +313,23 @@ def _unary_moves(w: Writer, a: dt.Value) -> Iterator[Move]:
             for dim in range(len(a.shape)):
                 yield "reduce_scatter", (a,), {"dim": dim}
         case Replicate():
+            pass
+
+
+def _wide_moves(a: dt.Value) -> Iterator[Move]:
+    ranks, dims = a.program.mesh.ranks, range(len(a.shape))
+    match a.placements[0]:
+        case Shard(dim):
+            for split in set(dims) - {dim}:
+                yield "all_to_all", (a,), {"split_dim": split, "concat_dim": dim}
+            for root in {0, ranks // 2, ranks - 1}:
+                yield "broadcast", (a,), {"root": root}
+            for by in (1, -2, ranks) if a.shape[dim] % ranks == 0 else ():
+                yield "shift", (a,), {"by": by}
+        case Replicate():
+            for dim in dims:
+                yield "shard", (a,), {"dim": dim}
+        case Partial():
             pass
 
 

@@ -27,6 +27,9 @@ FUNCTION_ULPS = 16.0
 STEEPEST = {"silu": 1.1, "gelu": 1.13, "relu": 1.0}
 """The largest slope of each function."""
 
+MOVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "shift", "shard")
+"""What changes where elements lie, but for sums of partial terms not what they are."""
+
 
 @dataclass(frozen=True)
 class Bounded:
@@ -64,10 +67,12 @@ def bounded_outputs(
 def _step(op: task.ComputeOp, operands: list[Bounded], ranks: int) -> Bounded:
     """An op before its result is rounded."""
     a, b = operands[0], operands[-1]
-    if isinstance(op, task.CollectiveOp):
-        return _summed(a, ranks)
+    name = op.name.removeprefix("task.")
+    if name in MOVES:
+        moved = (_compute(op, [part]) for part in (a.true, a.error, a.mass))
+        return _summed(Bounded(*moved), ranks)
     true = _compute(op, [o.true for o in operands])
-    match op.name.removeprefix("task."):
+    match name:
         case "matmul":
             error, mass = _matmul(op, a, b)
         case "add" | "sub":
@@ -80,7 +85,7 @@ def _step(op: task.ComputeOp, operands: list[Bounded], ranks: int) -> Bounded:
         case "cast":
             true = (true != 0).double() if task.spec_of(op.result).kind is Kind.BOOL else true
             error, mass = a.error, a.mass
-        case name:
+        case _:
             error, mass = STEEPEST[name] * a.error, true.abs()
     return Bounded(true, error, mass)
 
@@ -91,7 +96,7 @@ def _matmul(op: task.ComputeOp, a: Bounded, b: Bounded) -> tuple[torch.Tensor, t
     def times(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return _compute(op, [x, y])
 
-    k = a.true.shape[1]
+    k = a.true.shape[-1]
     mass = times(a.mass + a.error, b.mass + b.error)
     error = times(a.true.abs(), b.error) + times(a.error, b.true.abs() + b.error)
     return error + (k + 2) * F32.eps * mass, mass

@@ -40,7 +40,6 @@ drawn = settings(
 
 def check_case(case: Case, seeds: int = SEEDS, launches: int = LAUNCHES) -> None:
     """It compiles, and in every order every launch gives the same right bits."""
-    note(str(case))
     trial = Trial.of(case)
     first = trial.run(0, launches)
     trial.check(first)
@@ -54,12 +53,21 @@ def check_case(case: Case, seeds: int = SEEDS, launches: int = LAUNCHES) -> None
 @settings(drawn, max_examples=60)
 @given(layered())
 def test_tensor_parallel_layers(case: Case) -> None:
+    note(str(case))
     check_case(case)
 
 
 @settings(drawn, max_examples=120)
 @given(walks())
 def test_any_ops_in_any_order(case: Case) -> None:
+    note(str(case))
+    check_case(case)
+
+
+@settings(drawn, max_examples=40)
+@given(walks(wide=True))
+def test_stacks_of_matrices_and_other_collectives(case: Case) -> None:
+    note(str(case))
     check_case(case)
 
 

@@ -1,0 +1,77 @@
+"""The GPU executor's processes, messages and bounds, with ranks that have no GPU."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from triton_support import example, random_inputs, run
+
+import ditron as dt
+from ditron.errors import HangError, LaunchError
+from ditron.executable import Executable
+from ditron.runtime import cuda
+
+SIZES = {"m": 40, "n": 32, "k": 32, "tp": 2}
+OPTIONS = dt.Options(algorithm="mesh-push", workers=2, tile=(16, 32), wait_bound_s=5)
+
+
+@pytest.fixture
+def fake_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "RANK_MODULE", "fake_cuda_rank")
+    monkeypatch.setattr(cuda, "_devices", lambda: 1)
+    monkeypatch.setattr(cuda, "sm_count", lambda _: 132)
+    path = f"{Path(__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    monkeypatch.setenv("PYTHONPATH", path)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+
+
+@pytest.mark.usefixtures("fake_gpus")
+def test_launches_and_outputs() -> None:
+    program = example("01_ag_gemm", **SIZES)
+    with dt.compile(program, target="cuda", options=OPTIONS) as exe:
+        for seed in range(2):
+            inputs = random_inputs(exe, seed)
+            want = program.reference(inputs)["y"]
+            torch.testing.assert_close(run(exe, inputs)["y"], want, rtol=0.02, atol=0.02)
+        assert exe.measure(inputs, 2) == [1e-3, 1e-3]
+
+
+@pytest.mark.usefixtures("fake_gpus")
+def test_a_missing_notify_is_a_hang_with_a_report() -> None:
+    program = example("01_ag_gemm", **SIZES)
+    with dt.compile(program, target="cuda", options=OPTIONS) as exe:
+        _change(exe, lambda s: re.sub(r"notify(_set)?\(tl.load\(matmul_ready_at.*", "pass", s))
+        executor = exe._executor
+        assert isinstance(executor, cuda.CudaExecutor)
+        inputs = random_inputs(exe, 0)
+        with pytest.raises(HangError, match=r"@matmul\[.*waits for %matmul_ready: seen 0, wanted"):
+            run(exe, inputs)
+        with pytest.raises(LaunchError, match=r"call reset\(\) first"):
+            run(exe, inputs)
+
+
+def _change(exe: Executable, edit: Callable[[str], str]) -> None:
+    executor = exe._executor
+    assert isinstance(executor, cuda.CudaExecutor)
+    program = executor._program
+    source = edit(program.source)
+    assert source != program.source
+    executor._program = replace(program, source=source)
+
+
+@pytest.mark.usefixtures("fake_gpus")
+def test_a_rank_that_dies_is_named() -> None:
+    program = example("01_ag_gemm", **SIZES)
+    with dt.compile(program, target="cuda", options=OPTIONS) as exe:
+        _change(
+            exe,
+            lambda source: source.replace("    done =", "    import os; os._exit(3)\n    done ="),
+        )
+        with pytest.raises(LaunchError, match=r"rank [01] (died|failed)"):
+            run(exe, random_inputs(exe, 0))
