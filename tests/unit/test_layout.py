@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ditron.plan.expr import Arg, evaluate
 from ditron.plan.layout import Layout
-from ditron.plan.placement import Mesh, Replicate, Shard
+from ditron.plan.placement import Mesh, Placements, Replicate, Shard
 from ditron.plan.spec import TensorSpec
 
 PLACEMENTS = st.sampled_from((Shard(0), Replicate()))
@@ -35,7 +35,7 @@ def test_extent_and_offset_are_those_of_nested_chunks(
         assert not len(mine) or offset[rank] == mine[0]
 
 
-def _chunk(size: int, sizes: list[int], placements: tuple, rank: int) -> torch.Tensor:
+def _chunk(size: int, sizes: list[int], placements: Placements, rank: int) -> torch.Tensor:
     part = torch.arange(size)
     for number, n, placement in zip(np.unravel_index(rank, sizes), sizes, placements, strict=True):
         if isinstance(placement, Shard):
