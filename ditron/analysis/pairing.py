@@ -238,14 +238,15 @@ def _cells(boxes: _Boxes, row: Longs) -> tuple[Longs, Longs]:
             continue
         lo, hi = boxes.lo[row[mine]], boxes.hi[row[mine]]
         written = (write[mine] == 1) | (boxes.owner[row[mine]] >= 0)
-        owner, cell = np.arange(len(mine)), rank[mine]
+        owner: Longs = np.arange(len(mine))
+        cell: Longs = rank[mine]
         size = int(rank.max()) + 1
         for d in range(lo.shape[1]):
             cuts = np.unique(np.concatenate([lo[written, d], hi[written, d]]))
-            a = np.maximum(np.searchsorted(cuts, lo[owner, d], "right") - 1, 0)
-            b = np.minimum(np.searchsorted(cuts, hi[owner, d], "left"), len(cuts) - 1)
+            a = longs(np.maximum(np.searchsorted(cuts, lo[owner, d], "right") - 1, 0))
+            b = longs(np.minimum(np.searchsorted(cuts, hi[owner, d], "left"), len(cuts) - 1))
             many = np.maximum(b - a, 0)
-            cell = np.repeat(cell * len(cuts), many) + spans(longs(a), longs(many))
+            cell = np.repeat(cell * len(cuts), many) + spans(a, many)
             owner = np.repeat(owner, many)
             size *= len(cuts)
         cells.append(base + cell)
