@@ -28,6 +28,7 @@ from ditron.runtime.gpu_source import write_source
 from ditron.runtime.heap import Heap, Layout, open_shared
 from ditron.runtime.ipc import sm_count
 
+RANK_MODULE = "ditron.runtime.cuda_rank"
 START_BOUND_S = 600.0  # compiling every kernel, several ranks on few cores
 GRACE_S = 60.0  # beyond the bound of waits, until a rank must have answered
 
@@ -254,7 +255,7 @@ def _start(theirs: socket.socket, heap_fd: int, share: int) -> subprocess.Popen[
         environment.setdefault("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", str(100 // share))
     with theirs:
         return subprocess.Popen(
-            [sys.executable, "-m", "ditron.runtime.cuda_rank", str(theirs.fileno())],
+            [sys.executable, "-m", RANK_MODULE, str(theirs.fileno())],
             pass_fds=(theirs.fileno(), heap_fd),
             env=environment,
             stdin=subprocess.DEVNULL,

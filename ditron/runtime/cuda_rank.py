@@ -72,6 +72,8 @@ class GpuRank:
         self.host = Heap.shared(spec.plan, spec.heap_fd)
         self.main, self.side = torch.cuda.Stream(), torch.cuda.Stream(priority=-1)
         self.rescue = torch.cuda.Stream(priority=-1)
+        # Copied to the stop word by a copy engine: a kernel might find no SM that is free.
+        self.one = torch.ones(1, dtype=torch.int32, pin_memory=torch.cuda.is_available())
         self.peers: list[int] = []
         self.graph: torch.cuda.CUDAGraph | None = None
         self.barriers = 0
@@ -121,6 +123,7 @@ class GpuRank:
         for name in buffers:
             local = self.host.local(self.host.buffer_row(name), self.spec.rank)
             self.memory.buffer(name).copy_(local)
+        torch.cuda.synchronize()
 
     def copy_out(self) -> None:
         """Bring outputs to the host."""
@@ -159,7 +162,7 @@ class GpuRank:
 
     def _stop(self, done: torch.cuda.Event) -> None:
         with torch.cuda.stream(self.rescue):
-            self.memory.stop_word().fill_(1)
+            self.memory.stop_word().copy_(self.one, non_blocking=True)
         until = time.monotonic() + DRAIN_S
         while not done.query():
             if time.monotonic() > until:
@@ -240,19 +243,34 @@ def serve(connection: Connection) -> None:
         _, spec = connection.recv()
         rank = GpuRank(spec, connection)
         connection.send(("ok", rank.device.handle))
-        while True:
+        while (command := _next(connection)) is not None:
             try:
-                command = connection.recv()
-            except EOFError:
-                break
-            try:
-                connection.send(_obey(rank, command))
+                answer = _obey(rank, command)
             except TimeoutError:
-                connection.send(("hang", rank.memory.record(), rank.slots()))
+                answer = ("hang", rank.memory.record(), rank.slots())
+            if not _tell(connection, answer):
+                break
         rank.close()
     except BaseException:
-        connection.send(("failed", traceback.format_exc()))
+        _tell(connection, ("failed", traceback.format_exc()))
         raise
+
+
+def _next(connection: Connection) -> tuple[Any, ...] | None:
+    """The next command; None when the parent has hung up."""
+    try:
+        return connection.recv()
+    except (EOFError, ConnectionResetError):
+        return None
+
+
+def _tell(connection: Connection, answer: tuple[Any, ...]) -> bool:
+    """Answer the parent; whether it is still there."""
+    try:
+        connection.send(answer)
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    return True
 
 
 if __name__ == "__main__":
