@@ -484,7 +484,9 @@ class _Expansion:
         total = sum(sizes) * self.ranks
         slot, amount = self.notifies.get("slot"), self.notifies.get("amount")
         count = np.zeros(total, np.int64)
-        np.add.at(count, slot, amount)
+        sets = self.notifies.get("op") == NotifyOp.SET
+        np.add.at(count, slot[~sets], amount[~sets])
+        np.maximum.at(count, slot[sets], amount[sets])
         none = [np.zeros(0, np.int64)]
         return Slots(
             _i32(np.concatenate(rank or none)),

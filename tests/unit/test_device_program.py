@@ -205,3 +205,51 @@ def test_two_axes_and_uneven_shards():
     with dt.compile(d) as exe:
         (outputs,) = interleaved.run(exe, mesh, {"x": x})
     assert torch.equal(outputs["y"], x)
+
+
+def test_a_slot_that_is_set_says_how_far_its_lane_is():
+    """A copy engine that can only set: the slot goes to 1, 2, 3 above what the last launch left."""
+    with dt.DeviceProgram("p", dt.Mesh(tp=2)) as d:
+        x = d.input("x", (6, 2), dt.i32, dt.Shard(0))
+        y = d.output("y", (6, 2), dt.i32, dt.Shard(0))
+        landing = d.scratch("landing", (3, 2), dt.i32, symmetric=True)
+        came, free = d.signals("came", 1), d.signals("free", 1)
+        with d.grid("send", engine="copy", i=3) as g:
+            i = g["i"]
+            other = 1 - d.rank
+            g.wait(free, 0, ge=3, lag=1, when=i == 0)
+            g.put(g.view(x, (i, 0), (1, 2)), g.view(landing, (i, 0), (1, 2), at=other))
+            for step in range(3):
+                g.notify(came, 0, at=other, set=step + 1, when=i == step)
+        with d.grid("take", engine="sm", i=3) as g:
+            i = g["i"]
+            g.wait(came, 0, ge=i + 1)
+            g.copy(g.view(landing, (i, 0), (1, 2)), g.view(y, (i, 0), (1, 2)))
+            g.notify(free, 0, at=1 - d.rank)
+    x = torch.arange(12, dtype=torch.int32).reshape(6, 2)
+    with dt.compile(d) as exe:
+        for seed in range(4):
+            for outputs in interleaved.run(exe, d.mesh, {"x": x}, seed=seed, launches=3):
+                assert torch.equal(outputs["y"], x.roll(3, 0))
+        for _ in range(3):
+            assert torch.equal(exe.run({"x": x})["y"], x.roll(3, 0))
+
+
+def test_weights_are_bound_once():
+    with dt.Program("scaled", dt.Mesh(tp=2)) as p:
+        x = p.input("x", (4, 2), dt.f32, dt.Shard(0))
+        p.output("y", x * p.weight("w", (1, 2), dt.f32, dt.Replicate()))
+
+    @dt.kernel
+    def scale(k: Any, x: Any, w: Any, y: Any):
+        k.store(y, k.load(x) * k.load(w))
+
+    with dt.DeviceProgram("p", dt.Mesh(tp=2), implements=p) as d:
+        x, w, y = d.input("x"), d.weight("w"), d.output("y")
+        with d.grid("scale", engine="sm") as g:
+            g.call(scale, *(g.view(b, (0, 0), b.shape) for b in (x, w, y)))
+    x, w = torch.randn(4, 2), torch.randn(1, 2)
+    with dt.compile(d) as exe:
+        exe.bind({"w": w})
+        assert torch.equal(exe.run({"x": x})["y"], d.reference({"x": x, "w": w})["y"])
+        assert exe.report.delivery is not None
