@@ -15,7 +15,8 @@ A collective is weighed together with the products that it feeds or drains: ever
 transfer, chunk and tile that the machine file offers and the options leave open, priced in closed
 form (`plan/candidates.py`). A product and the pointwise ops around it get one tile, so that they
 can fuse. Each choice says what it is expected to cost, the next best way, and by what change that
-would win. The same program, options and machine always get the same choices.
+would win. Where two ways are nearly equal and the program is small, the timeline engine plays both
+(`passes/play_choices.py`). The same program, options and machine always get the same choices.
 
 Candidates from a library (a library's product, then its collective, unfused) would be priced beside
 these in `plan/candidates.py`, once a backend can run them.
@@ -33,13 +34,17 @@ from xdsl.passes import ModulePass
 from ditron.analysis.symbols import task_program
 from ditron.errors import OptionError
 from ditron.passes.choices import Chooser
+from ditron.passes.play_choices import play_choices
 from ditron.plan.machine import load_machine
 from ditron.plan.options import OpOptions, Options
 
 
 @dataclass(frozen=True)
 class ChooseAlgorithmsPass(ModulePass):
-    """See the module's docstring; `per_op` items are `pattern:key=value`."""
+    """See the module's docstring.
+
+    `per_op` items are `pattern:key=value`; `play` lets the timeline engine decide near ties.
+    """
 
     name = "choose-algorithms"
 
@@ -48,6 +53,7 @@ class ChooseAlgorithmsPass(ModulePass):
     chunk_bytes: int | None = None
     tile: tuple[int, ...] = ()
     per_op: tuple[str, ...] = field(default=())
+    play: bool = True
 
     @staticmethod
     def of(options: Options, machine: str) -> ChooseAlgorithmsPass:
@@ -71,7 +77,11 @@ class ChooseAlgorithmsPass(ModulePass):
             tile=_tile(self.tile),
             per_op=_parse_per_op(self.per_op),
         )
-        Chooser(task_program(op), load_machine(self.machine), options).run()
+        machine = load_machine(self.machine)
+        chooser = Chooser(task_program(op), machine, options)
+        chooser.run()
+        if self.play:
+            play_choices(op, chooser, machine, self.machine)
 
 
 def _settings(options: OpOptions) -> Iterator[tuple[str, str]]:

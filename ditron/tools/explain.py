@@ -18,6 +18,7 @@ from ditron.ir.attrs import ChoiceAttr
 from ditron.ir.locations import op_location
 from ditron.passes.choices import Asked, Chooser
 from ditron.passes.infer_placements import InferPlacementsPass
+from ditron.passes.play_choices import play_choices
 from ditron.plan.candidates import Priced, Question, answer, price, runner_up
 from ditron.plan.machine import Machine, load_machine
 from ditron.plan.options import Options
@@ -97,6 +98,7 @@ def explain(source: Source, machine: str, options: Options) -> Report:
         chosen = module.clone()
         chooser = Chooser(task_program(chosen), described, options)
         chooser.run()
+        play_choices(chosen, chooser, described, machine)
         asked: dict[task.ComputeOp, Asked] = {asked.op: asked for asked in chooser.asked}
         ops = [
             _explain(op, line, asked.get(op), _Player(chosen, machine, options))

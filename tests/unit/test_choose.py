@@ -14,6 +14,7 @@ from ditron.ir import task
 from ditron.ir.attrs import ChoiceAttr
 from ditron.passes.choose_algorithms import ChooseAlgorithmsPass
 from ditron.plan.collectives import ALGORITHMS, knows
+from ditron.plan.machine import load_machine
 from tests.unit.lowered import PROGRAMS, ag_gemm, gemm_ar, gemm_rs, mlp
 
 CPU = Path(__file__).resolve().parents[2] / "ditron/machines/cpu.yaml"
@@ -191,3 +192,38 @@ def test_options_survive_the_way_through_the_pass():
         "*:tile=5x6",
     )
     assert (made.algorithm, made.chunk_bytes, made.tile) == ("mesh", 9, (1, 2))
+
+
+def test_a_product_and_what_fuses_with_it_have_one_tile():
+    found = choices(mlp(4, m=512, hidden=256, inner=512))
+    assert found["silu"].tile == found["mul"].tile
+    assert found["silu"].tile in load_machine("cpu").tiles
+    assert "tile" in found["matmul"].prediction.over
+
+
+def test_a_choice_says_what_it_costs_and_what_comes_next():
+    for program in (
+        ag_gemm(4, 512, 256, 128),
+        gemm_rs(4, 512, 256, 128),
+        gemm_ar(4, 512, 256, 128),
+    ):
+        (choice,) = (c for label, c in choices(program).items() if "matmul" not in label)
+        said = choice.prediction
+        assert 0 < said.cost_ns <= said.over_ns
+        assert said.over
+        assert choice.plain.prediction.cost_ns == 0
+        assert ChoiceAttr.get("mesh", "push", 3) == ChoiceAttr.get("mesh", "push", 3).plain
+
+
+def test_near_ties_on_devices_are_played():
+    module = ag_gemm(4, 2048, 2048, 1024, dt.bf16).ir
+    decided: list[str] = []
+    for play in (False, True):
+        copy = module.clone()
+        ChooseAlgorithmsPass("h800x8", play=play).apply(Context(), copy)
+        copy.verify()
+        gather = next(op for op in copy.walk() if isinstance(op, task.AllGatherOp))
+        assert gather.choice is not None
+        decided.append(gather.choice.transfer)
+    # Closed forms find push and pull equal; with the lanes as they are, a pull is faster.
+    assert decided == ["push", "pull"]
