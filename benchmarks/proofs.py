@@ -1,22 +1,25 @@
 """How long the proofs take on plans of growing size.
 
-    python benchmarks/proofs.py [--ranks 8] [--workers 132] [tasks ...]
+    python -m benchmarks.proofs [--ranks 8] [--workers 132] [--kind ag_gemm] [tasks ...]
 
-The plan is an all-gather by pushes fused with a matmul: on each rank `workers` lanes run the tiles,
-and one copy lane a peer pushes chunks of x, each with a signal; credits go back to the senders. Two
-launches are compared, as always.
+Three plans: `mega` and `queue` are those of `mega_plan.py`. `ag_gemm` is an all-gather by pushes
+fused with a matmul: on each rank `workers` lanes run the tiles, and one copy lane a peer pushes
+chunks of x, each with a signal; credits go back to the senders. Two launches are compared, as
+always.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
+import subprocess
 import sys
 import time
 
 import numpy as np
 
+from benchmarks.mega_plan import mega_plan
 from ditron.analysis.deadlock import check_deadlock
-from ditron.analysis.happens_before import happens_before
 from ditron.analysis.races import check_races
 from ditron.plan.tables import (
     Accesses,
@@ -26,7 +29,6 @@ from ditron.plan.tables import (
     LaneKind,
     LaneOrder,
     Lanes,
-    Longs,
     Memory,
     Mode,
     Notifies,
@@ -40,6 +42,11 @@ from ditron.plan.tables import (
     Waits,
 )
 
+KINDS = ("ag_gemm", "mega", "queue")
+HEAD = (
+    "plan         tasks  lanes     waits   accesses questions  deadlock s  races s    all s"
+    "    cpu s  plan GB  peak GB\n"
+)
 CHUNK = 64  # rows
 TILE = 128  # columns
 
@@ -75,8 +82,8 @@ def ag_gemm_plan(tasks: int, ranks: int, workers: int) -> Plan:
     g = r1 * chunks + c
     own = row // chunks == r2
     zero, full = np.zeros_like(row), np.full_like(row, k)
-    read_row = np.where(own, row % chunks, row)
-    boxes = [
+    read_row: np.ndarray = np.where(own, row % chunks, row)
+    boxes: list[tuple[object, ...]] = [
         (np.arange(first_tile), Mode.READ, 0, r1, c * CHUNK, c * CHUNK + CHUNK, c * 0, c * 0 + k),
         (np.arange(first_tile), Mode.WRITE, 1, dst, g * CHUNK, g * CHUNK + CHUNK, g * 0, g * 0 + k),
         (
@@ -173,7 +180,7 @@ def _i32(values: object) -> np.ndarray:
     return np.asarray(values).astype(np.int32)
 
 
-def _sorted(*columns: Longs) -> list[np.ndarray]:
+def _sorted(*columns: np.ndarray) -> list[np.ndarray]:
     order = np.argsort(columns[0], kind="stable")
     return [_i32(c[order]) for c in columns]
 
@@ -184,32 +191,52 @@ def _accesses(boxes: list[tuple[object, ...]]) -> Accesses:
     order = np.argsort(task, kind="stable")
     lo = np.stack([lo0, lo1], 1)[order].astype(np.int64)
     hi = np.stack([hi0, hi1], 1)[order].astype(np.int64)
-    return Accesses(*(_i32(c[order]) for c in (task, mode, buffer, rank)), lo, hi)
+    task, mode, buffer, rank = (_i32(c[order]) for c in (task, mode, buffer, rank))
+    return Accesses(task, mode, buffer, rank, lo, hi)
+
+
+def measure(kind: str, tasks: int, ranks: int, workers: int) -> str:
+    """A row of the table: one plan, proved in this process."""
+    if kind == "ag_gemm":
+        plan = ag_gemm_plan(tasks, ranks, workers)
+    else:
+        plan = mega_plan(tasks, ranks, workers, queue=kind == "queue")
+    before = _peak_gb()
+    t0, c0 = time.perf_counter(), time.process_time()
+    check_deadlock(plan)
+    t1 = time.perf_counter()
+    report = check_races(plan)
+    t2, c2 = time.perf_counter(), time.process_time()
+    return (
+        f"{kind:8} {len(plan.tasks):9,d} {len(plan.lanes):6,d} {len(plan.waits):9,d}"
+        f" {len(plan.accesses):10,d} {report.pairs:10,d} {t1 - t0:11.2f} {t2 - t1:8.2f}"
+        f" {t2 - t0:8.2f} {c2 - c0:8.2f} {before:8.2f} {_peak_gb():8.2f}\n"
+    )
+
+
+def _peak_gb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 def main() -> None:
-    """Print a row for each size."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tasks", nargs="*", type=int, default=[1_000, 10_000, 100_000, 1_000_000])
+    """Print a row for each plan and size, each from a process of its own."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("tasks", nargs="*", type=int, default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--workers", type=int, default=132)
+    parser.add_argument("--kind", choices=KINDS, help="only this plan, in this process")
     args = parser.parse_args()
-    out = sys.stdout
-    out.write("    tasks  lanes    waits   pairs asked  deadlock s  order s  races s    all s\n")
-    for tasks in args.tasks:
-        plan = ag_gemm_plan(tasks, args.ranks, args.workers)
-        t0 = time.perf_counter()
-        check_deadlock(plan)
-        t1 = time.perf_counter()
-        order = happens_before(plan)
-        t2 = time.perf_counter()
-        report = check_races(plan, order)
-        t3 = time.perf_counter()
-        out.write(
-            f"{len(plan.tasks):9,d} {len(plan.lanes):6,d} {len(plan.waits):8,d}"
-            f" {report.pairs:13,d} {t1 - t0:11.3f} {t2 - t1:8.3f} {t3 - t2:8.3f} {t3 - t0:8.3f}\n"
-        )
-        out.flush()
+    if args.kind:
+        for tasks in args.tasks:
+            sys.stdout.write(measure(args.kind, tasks, args.ranks, args.workers))
+        return
+    sys.stdout.write(HEAD)
+    for kind in KINDS:
+        for tasks in args.tasks:
+            sys.stdout.flush()
+            more = [f"--ranks={args.ranks}", f"--workers={args.workers}", f"--kind={kind}"]
+            command = [sys.executable, "-m", "benchmarks.proofs", str(tasks), *more]
+            subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":

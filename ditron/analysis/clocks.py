@@ -4,51 +4,38 @@ A column counts progress that one event implies: of a static lane, of the transf
 fence or a quiet has waited for, or of one task alone. The clock of a node in launch e holds, per
 column, how far the first launch's events are sure to have come; happens-before only depends on how
 many launches lie between, so that is all there is to know.
-
-Lane columns hold 2 x seq once a task has begun and 2 x seq + 1 once it has ended (in a fifo lane:
-landed). Fence and quiet columns hold seq, single-task columns 0 (begun) and 1 (done).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
-from ditron.analysis.arrays import changes, longs
+from ditron.analysis.arrays import changes
 from ditron.analysis.arrivals import Arrivals, Columns
-from ditron.analysis.sync_graph import SyncGraph, last_notifies
-from ditron.plan.tables import After, Longs
+from ditron.analysis.clock_seeds import ColumnNumbers, clock_seeds
+from ditron.analysis.sync_graph import SyncGraph
+from ditron.plan.tables import Longs
 
 Clock = npt.NDArray[np.int16 | np.int32]
 
 # A block of clock columns takes about so many bytes, but has so many columns at least.
 BLOCK_BYTES = 1 << 25
 BLOCK_COLUMNS = 64
-# Nodes with more edges than this are reduced one by one.
-FEW = 8
+# Nodes with more edges than this are reduced together if so many of a level are alike.
+FEW, ALIKE, MIXED = 8, 4, 1 << 40
 
 
-class ColumnNumbers:
-    """Where each kind of column starts in the numbering of all columns."""
+@dataclass(frozen=True)
+class Asked:
+    """Questions to sets of clock rows: has `column` of all rows of the set come to `value`?"""
 
-    def __init__(self, columns: Columns) -> None:
-        self._lanes = len(columns.lane_size)
-        self._ranks = columns.plan.ranks
-
-    def lane(self, lane: Longs) -> Longs:
-        return lane
-
-    def quiet(self, lane: Longs) -> Longs:
-        """All transfers of a lane so far."""
-        return self._lanes + lane
-
-    def fence(self, lane: Longs, rank: Longs) -> Longs:
-        """All puts of a lane to one rank so far."""
-        return 2 * self._lanes + lane * self._ranks + rank
-
-    def task(self, task: Longs) -> Longs:
-        """One task's own transfer, or a task of a queue."""
-        return self._lanes * (2 + self._ranks) + task
+    set: Longs
+    column: Longs
+    value: Longs
 
 
 class Clocks:
@@ -59,52 +46,59 @@ class Clocks:
     ) -> None:
         self._graph = graph
         self._launches = launches
-        self.numbers = ColumnNumbers(columns)
+        self.numbers = ColumnNumbers(columns, graph.source_class)
         top = 2 * int(columns.lane_size.max(initial=0)) + 1
         self._dtype = np.int16 if top < np.iinfo(np.int16).max else np.int32
         self._full = np.iinfo(self._dtype).max
         self._seeds = [
             np.concatenate(part)
-            for part in zip(*_seeds(columns, arrivals, graph, self.numbers), strict=True)
+            for part in zip(*clock_seeds(columns, arrivals, graph, self.numbers), strict=True)
         ]
         self._plan_levels()
         self._known: Longs = np.zeros(0, np.int64)
         self._clock: Clock = np.zeros((0, 0), np.int16)
 
     def _plan_levels(self) -> None:
-        """Sort the edges so that a level's targets with as many edges are one slice.
+        """Number the nodes level by level, those of a level with as many edges side by side.
 
-        Each step is (slice of targets, slice of edges, edges a target), the last 0 where the
-        targets of a slice have many edges, each its own number.
+        Each step is (first node, end, first edge, edges a node), the last 0 where the nodes have
+        different numbers of edges.
         """
         graph = self._graph
         degree = np.bincount(graph.target, minlength=len(graph))
-        group = np.where(degree > FEW, 0, degree)
-        keys = (graph.target, group[graph.target], graph.level[graph.target])
-        order = np.lexsort(keys)
-        target = graph.target[order]
-        self._edge_source, self._edge_lag = graph.source[order], graph.lag[order]
-        self._node_start = np.flatnonzero(changes(target)).astype(np.int64)
-        self._node = target[self._node_start]
-        group, level = group[self._node], graph.level[self._node]
-        nodes = np.append(np.flatnonzero(changes(level, group)), len(group))
-        edges = np.append(self._node_start, len(target))[nodes]
-        self._steps: list[tuple[slice, slice, int]] = [
-            (slice(a, b), slice(lo, hi), width)
-            for a, b, lo, hi, width in zip(
-                nodes[:-1].tolist(),
-                nodes[1:].tolist(),
-                edges[:-1].tolist(),
-                edges[1:].tolist(),
-                group[nodes[:-1]].tolist(),
+        kind = graph.level * (int(degree.max(initial=0)) + 1) + degree
+        _, kind, many = np.unique(kind, return_inverse=True, return_counts=True)
+        alike = (degree <= FEW) | (many[kind] >= ALIKE)
+        group = np.where(alike, degree, MIXED)
+        node = np.lexsort((group, graph.level)).astype(np.int64)
+        self._number = np.zeros(len(node) + 1, np.int64)
+        self._number[node] = np.arange(len(node))
+        order = np.argsort(self._number[graph.target], kind="stable")
+        self._edge_source, self._edge_lag = self._number[graph.source[order]], graph.lag[order]
+        group, level, degree = group[node], graph.level[node], degree[node]
+        self._edge_start = np.cumsum(degree) - degree
+        first = np.flatnonzero(changes(level, group))
+        ends = np.append(first, len(node))[1:].tolist()
+        self._steps: list[tuple[int, int, int, int]] = [
+            (a, b, lo, 0 if width == MIXED else width)
+            for a, b, lo, width in zip(
+                first.tolist(),
+                ends,
+                self._edge_start[first].tolist(),
+                group[first].tolist(),
                 strict=True,
             )
+            if width
         ]
 
     @property
     def unknown(self) -> int:
         """The row of a node that knows nothing."""
         return self._launches * len(self._graph)
+
+    def row(self, node: Longs, launch: Longs) -> Longs:
+        """The row of a node in a launch."""
+        return launch * len(self._graph) + self._number[node]
 
     def at_least(self, row: Longs, column: Longs, value: Longs) -> npt.NDArray[np.bool_]:
         """Whether the clock in `row` (launch x nodes + node) has come to `value` in `column`."""
@@ -114,22 +108,56 @@ class Clocks:
             place = np.searchsorted(self._known, needed)
             result[:] = self._clock[row, place[which]] >= value
             return result
-        row_bytes = (self.unknown + 1) * np.dtype(self._dtype).itemsize
-        width = max(BLOCK_COLUMNS, BLOCK_BYTES // row_bytes)
+        width = self._width()
         if len(needed) <= width:
             both = np.union1d(needed, self._known)
             self._known = both if len(both) <= width else needed
             self._clock = self._compute(self._known)
             return self.at_least(row, column, value)
+        for clock, mine, place in self._blocks(column):
+            result[mine] = clock[row[mine], place] >= value[mine]
+        return result
+
+    def all_at_least(self, rows: Longs, start: Longs, asked: Asked) -> npt.NDArray[np.bool_]:
+        """Whether, for each question, the clocks of all rows of its set have come to its value.
+
+        `rows[start[i] : start[i + 1]]` is set i, none empty.
+        """
+        result = np.zeros(len(asked.value), np.bool_)
+        size = np.diff(start)
+        # Sets of one size are folded together, as many at a time as a block has room for.
+        by_size = np.argsort(size, kind="stable")
+        heads = np.flatnonzero(changes(size[by_size]))
+        groups = np.split(by_size, heads[1:])
+        for clock, mine, place in self._blocks(asked.column):
+            lowest = np.empty((len(size), clock.shape[1]), clock.dtype)
+            for group in groups:
+                width = int(size[group[0]])
+                many = max(1, BLOCK_BYTES // (clock.shape[1] * clock.itemsize * width))
+                for some in np.split(group, np.arange(many, len(group), many)):
+                    of = rows[start[some] + np.arange(width)[:, None]]
+                    lowest[some] = _fold(np.minimum, clock[of.ravel()], width)
+            result[mine] = lowest[asked.set[mine], place] >= asked.value[mine]
+        return result
+
+    def _blocks(self, column: Longs) -> Iterator[tuple[Clock, Longs, Longs]]:
+        """Clocks of some columns at a time, the questions about them, and their places in it."""
+        asked = np.zeros(int(column.max(initial=-1)) + 1, np.bool_)
+        asked[column] = True
+        needed = np.flatnonzero(asked).astype(np.int64)
+        which = (np.cumsum(asked) - 1)[column]
         order = np.argsort(which, kind="stable")
-        clock = None
+        width, clock = self._width(), None
         for start in range(0, len(needed), width):
             block = needed[start : start + width]
             lo, hi = np.searchsorted(which[order], [start, start + len(block)])
             mine = order[lo:hi]
             clock = self._compute(block, clock)
-            result[mine] = clock[row[mine], which[mine] - start] >= value[mine]
-        return result
+            yield clock, mine, which[mine] - start
+
+    def _width(self) -> int:
+        row_bytes = (self.unknown + 1) * np.dtype(self._dtype).itemsize
+        return max(BLOCK_COLUMNS, BLOCK_BYTES // row_bytes)
 
     def _compute(self, block: Longs, reuse: Clock | None = None) -> Clock:
         """The clocks [launches x nodes + 1, columns of the block], in memory to use again."""
@@ -149,7 +177,7 @@ class Clocks:
         node, column, value, lasting = self._seeds
         place = np.minimum(np.searchsorted(block, column), len(block) - 1)
         mine = block[place] == column
-        node, place, value = node[mine], place[mine], value[mine]
+        node, place, value = self._number[node[mine]], place[mine], value[mine]
         order = np.argsort(value, kind="stable")  # the last of equal places stays
         clock[node[order], place[order]] = value[order]
         later = lasting[mine] != 0
@@ -157,81 +185,34 @@ class Clocks:
             clock[launch * len(self._graph) + node[later], place[later]] = self._full
 
     def _sweep(self, clock: Clock, source: Longs, base: int) -> None:
-        for nodes, edges, width in self._steps:
-            target = base + self._node[nodes]
-            known = clock[target]
-            if width:
+        for a, b, lo, width in self._steps:
+            known = clock[base + a : base + b]
+            if not width:
+                start = self._edge_start[a:b]
+                end = int(self._edge_start[b]) if b < len(self._edge_start) else len(source)
+                each = clock[source[lo:end]]
+                np.maximum(known, np.maximum.reduceat(each, start - lo, axis=0), out=known)
+                continue
+            edges = source[lo : lo + (b - a) * width].reshape(b - a, width)
+            if width <= FEW:
                 for k in range(width):
-                    np.maximum(known, clock[source[edges][k::width]], out=known)
-            else:
-                start = self._node_start[nodes] - edges.start
-                each = np.maximum.reduceat(clock[source[edges]], start, axis=0)
-                np.maximum(known, each, out=known)
-            clock[target] = known
+                    np.maximum(known, clock[edges[:, k]], out=known)
+                continue
+            each = _fold(np.maximum, clock[edges.T.ravel()], width)
+            np.maximum(known, each, out=known)
 
 
-Seeds = list[tuple[Longs, Longs, Longs, Longs]]
+def _fold(pick: np.ufunc, rows: Clock, width: int) -> Clock:
+    """The lowest or highest of rows `i`, `i + N`, ... of `width x N` rows, for each i < N.
 
-
-def _seeds(columns: Columns, arrivals: Arrivals, graph: SyncGraph, numbers: ColumnNumbers) -> Seeds:
-    """(node, column, value, lasting): lasting ones are sure of the whole lane a launch later."""
-    seeds: Seeds = []
-
-    def add(node: Longs, column: Longs, value: Longs, *, lasting: bool) -> None:
-        seeds.append((node, column, value, np.full(len(node), int(lasting), np.int64)))
-
-    row = np.flatnonzero(columns.static[columns.lane[graph.row_task]]).astype(np.int64)
-    task = graph.row_task[row]
-    add(row, numbers.lane(columns.lane[task]), 2 * columns.seq[task] - 1, lasting=True)
-    _seed_notifies(columns, arrivals, graph, numbers, seeds)
-    if graph.ends:
-        base = graph.rows + graph.arrivals
-        lane = np.flatnonzero(columns.static & (columns.lane_size > 0)).astype(np.int64)
-        tail = columns.lane_order[columns.lane_start[lane + 1] - 1]
-        # A launch ends when all its tasks have ended and their transfers have landed.
-        add(base + columns.rank[tail], numbers.lane(lane), 2 * columns.seq[tail] + 1, lasting=True)
-        task = np.flatnonzero(columns.queued | columns.loose).astype(np.int64)
-        value = np.ones_like(task)
-        add(base + columns.rank[task], numbers.task(task), value, lasting=False)
-    return seeds
-
-
-def _seed_notifies(
-    columns: Columns,
-    arrivals: Arrivals,
-    graph: SyncGraph,
-    numbers: ColumnNumbers,
-    seeds: Seeds,
-) -> None:
-    """What an arrival promises of each notifying task, by what the notify comes after."""
-    notifies = columns.plan.notifies
-
-    def add(edge: Longs, column: Longs, value: Longs, *, lasting: bool) -> None:
-        node = graph.rows + arrivals.edge_arrival[edge]
-        seeds.append((node, column, value, np.full(len(node), int(lasting), np.int64)))
-
-    task_of = longs(notifies.task)[arrivals.edge_notify]
-    after_of = columns.after[arrivals.edge_notify]
-    issued = columns.deferred[task_of] & (after_of == After.END)
-
-    edge = last_notifies(columns, arrivals, columns.static)
-    edge = edge[~columns.queued[task_of[edge]]]
-    task = task_of[edge]
-    began_only = columns.loose[task] | issued[edge]
-    value = 2 * columns.seq[task] + ~began_only
-    add(edge, numbers.lane(columns.lane[task]), value, lasting=True)
-
-    own = columns.queued[task_of] | (columns.loose[task_of] & (after_of == After.PUT))
-    edge = np.flatnonzero(own).astype(np.int64)
-    add(edge, numbers.task(task_of[edge]), longs(~issued[edge]), lasting=False)
-
-    loose_lanes = np.zeros(len(columns.lane_size), np.bool_)
-    loose_lanes[columns.lane[columns.loose]] = True
-    loose = loose_lanes[columns.lane[task_of]] & ~columns.queued[task_of]
-    edge = np.flatnonzero(loose & (after_of == After.QUIET)).astype(np.int64)
-    task = task_of[edge]
-    add(edge, numbers.quiet(columns.lane[task]), columns.seq[task], lasting=True)
-    edge = np.flatnonzero(loose & (after_of == After.FENCE)).astype(np.int64)
-    task = task_of[edge]
-    rank = longs(columns.plan.slots.rank)[arrivals.slot[arrivals.edge_arrival[edge]]]
-    add(edge, numbers.fence(columns.lane[task], rank), columns.seq[task], lasting=True)
+    By halves: that goes through memory in long runs, unlike a reduction.
+    """
+    each = rows.reshape(width, len(rows) // width, -1)
+    while len(each) > 1:
+        half = len(each) // 2
+        odd = each[2 * half :]
+        pick(each[:half], each[half : 2 * half], out=each[:half])
+        each = each[:half]
+        if len(odd):
+            pick(each[0], odd[0], out=each[0])
+    return each[0]

@@ -13,19 +13,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ditron.analysis.arrays import changes, longs, offsets, spans
+from ditron.analysis.arrays import longs
 from ditron.analysis.arrivals import Arrivals, Columns, find_arrivals
-from ditron.analysis.clocks import Clocks
-from ditron.analysis.counterexample import Edge, EpochNotSeparated, InexactWait
+from ditron.analysis.clocks import Asked, Clocks
+from ditron.analysis.counterexample import InexactWait
 from ditron.analysis.deadlock import SHOWN, check_deadlock
 from ditron.analysis.explain import lane_name, task_location
 from ditron.analysis.plan_records import lanes_around, slot_record, task_record
 from ditron.analysis.sync_graph import SyncGraph, build_sync_graph
 from ditron.errors import PlanError, RaceError
 from ditron.plan.tables import Bools, Boundary, Longs, OpKind, Plan
-
-# Pairs of (wait, increment) that are compared at once.
-BATCH = 1 << 22
 
 
 class HappensBefore:
@@ -53,15 +50,15 @@ class HappensBefore:
         a, b, gap = self._broadcast(a_task, a_launch, b_task, b_launch)
         columns, numbers = self.columns, self._clocks.numbers
         lane, seq = columns.lane[a], columns.seq[a]
-        row = self._row(b, gap)
+        row = self.rows(b, gap)
         single = columns.loose[a] | columns.queued[a]
-        column = np.where(single, numbers.task(a), numbers.lane(lane))
+        column, value = self.progress(a, begun=False)
         result = (columns.lane[b] == lane) & ((gap > 0) | (seq < columns.seq[b])) & ~single
         result &= gap >= 0
         # The host's accesses are before the begin and after the end of its rank's launch.
         with_host = columns.acquires[a] | columns.releases[b]
         result |= with_host & (gap == 0) & (columns.rank[a] == columns.rank[b]) & (a != b)
-        self._ask(result, row, column, np.where(single, 1, 2 * seq + 1))
+        self._ask(result, row, column, value)
         loose = columns.loose[a]
         if loose.any():
             self._ask(result, row, numbers.quiet(lane), np.where(loose, seq, _NEVER))
@@ -80,15 +77,25 @@ class HappensBefore:
     ) -> Bools:
         """Whether `a` has begun in launch `a_launch` when `b` begins in `b_launch`, or is `b`."""
         a, b, gap = self._broadcast(a_task, a_launch, b_task, b_launch)
-        columns, numbers = self.columns, self._clocks.numbers
-        lane, seq = columns.lane[a], columns.seq[a]
-        queued = columns.queued[a]
-        column = np.where(queued, numbers.task(a), numbers.lane(lane))
-        result = (columns.lane[b] == lane) & ((gap > 0) | (seq < columns.seq[b])) & ~queued
-        result |= (a == b) & (gap == 0)
+        columns = self.columns
+        result = (columns.lane[b] == columns.lane[a]) & ~columns.queued[a]
+        result &= (gap > 0) | (columns.seq[a] < columns.seq[b])
+        result |= (a == b) & (gap == 0) & self.graph.alone[a]
         result &= gap >= 0
-        self._ask(result, self._row(b, gap), column, np.where(queued, 0, 2 * seq))
+        self._ask(result, self.rows(b, gap), *self.progress(a, begun=True))
         return result
+
+    def progress(self, task: Longs, *, begun: bool) -> tuple[Longs, Longs]:
+        """The clock column that shows how far a task is, and its value at its begin or end."""
+        columns, numbers = self.columns, self._clocks.numbers
+        single = columns.queued[task] | (columns.loose[task] & (not begun))
+        column = np.where(single, numbers.task(task), numbers.lane(columns.lane[task]))
+        value = np.where(single, 0, 2 * columns.seq[task]) + (not begun)
+        return column, value
+
+    def all_at_least(self, rows: Longs, start: Longs, asked: Asked) -> Bools:
+        """As `Clocks.all_at_least`, of rows as `rows` gives them."""
+        return self._clocks.all_at_least(rows, start, asked)
 
     def _broadcast(self, *args: npt.ArrayLike) -> tuple[Longs, Longs, Longs]:
         a, a_launch, b, b_launch = np.broadcast_arrays(*map(longs, args))
@@ -96,14 +103,15 @@ class HappensBefore:
         assert (gap < self.launches).all(), "launches lie too far apart"
         return longs(a).ravel(), longs(b).ravel(), gap
 
-    def _row(self, b: Longs, gap: Longs) -> Longs:
+    def rows(self, b: Longs, gap: Longs) -> Longs:
         """The clock row of what `b` knows when it begins, `gap` launches after the first."""
         node = self.graph.last_row[b]
         before = self.graph.lane_tail[self.columns.lane[b]]
         launch = np.where(node < 0, gap - 1, gap)
         node = np.where(node < 0, before, node)
         known = (node >= 0) & (launch >= 0)
-        return np.where(known, launch * len(self.graph) + node, self._clocks.unknown)
+        row = self._clocks.row(np.maximum(node, 0), np.maximum(launch, 0))
+        return np.where(known, row, self._clocks.unknown)
 
     def _ask(self, result: Bools, row: Longs, column: Longs, value: Longs) -> None:
         """Turn on what a clock says, where nothing has said so yet."""
@@ -113,19 +121,6 @@ class HappensBefore:
 
 
 _NEVER = np.iinfo(np.int32).max
-
-
-def happens_before(plan: Plan) -> HappensBefore:
-    """Happens-before of a plan whose waits are exact and whose epochs are separated.
-
-    Raises:
-        RaceError: a wait that may pass after the wrong increments.
-        DeadlockError: tasks that wait for each other.
-        PlanError: tables that mean nothing.
-    """
-    order = assume_separation(plan)
-    check_separation(order)
-    return order
 
 
 def assume_separation(plan: Plan) -> HappensBefore:
@@ -214,61 +209,4 @@ def find_inexact(columns: Columns, arrivals: Arrivals) -> InexactWait:
         total=total,
         notifiers=tuple(task_record(plan, t) for t in shown),
         why=why,
-    )
-
-
-def check_separation(order: HappensBefore) -> None:
-    """Every wait of a launch is before every increment of the slot's next use, or one lane's.
-
-    Only the first notifier of each static lane needs comparing.
-
-    Raises:
-        RaceError: an increment that may come before the wait for the slot's previous use.
-    """
-    columns, plan = order.columns, order.plan
-    waits, notifies = plan.waits, plan.notifies
-    wait = order.graph.waits
-    wait = wait[~order.arrivals.ordered[waits.slot[wait]]]
-    note = _first_notifies(columns)
-    start = offsets(longs(notifies.slot)[note], len(plan.slots))
-    slot = longs(waits.slot)[wait]
-    many = start[slot + 1] - start[slot]
-    batches = np.flatnonzero(np.diff(np.cumsum(many) // BATCH, prepend=0)) if len(wait) else wait
-    for part in np.split(np.arange(len(wait)), batches):
-        which = np.repeat(wait[part], many[part])
-        by = note[spans(start[slot[part]], many[part])]
-        lag = longs(waits.lag)[which]
-        copies = longs(plan.slots.copies)[waits.slot[which]]
-        sure = order.begun(waits.task[which], lag, notifies.task[by], copies)
-        if not sure.all():
-            bad = int(np.flatnonzero(~sure)[0])
-            found = _unseparated(plan, int(which[bad]), int(by[bad]))
-            raise RaceError(found.text, found.where, found)
-
-
-def _first_notifies(columns: Columns) -> Longs:
-    """Rows of notifies that are the first on their slot and static lane, sorted by slot."""
-    notifies = columns.plan.notifies
-    task, slot = longs(notifies.task), longs(notifies.slot)
-    lane = np.where(columns.queued[task], len(columns.lane_size) + task, columns.lane[task])
-    rows = np.lexsort((columns.seq[task], lane, slot))
-    return longs(rows[changes(slot[rows], lane[rows])])
-
-
-def _unseparated(plan: Plan, wait: int, notify: int) -> EpochNotSeparated:
-    waits, slots = plan.waits, plan.slots
-    waiter, slot = int(waits.task[wait]), int(waits.slot[wait])
-    maker, copies = int(plan.notifies.task[notify]), int(slots.copies[slot])
-    lag = int(waits.lag[wait])
-    first, second = task_record(plan, waiter), task_record(plan, maker)
-    gap = copies - lag
-    return EpochNotSeparated(
-        lanes=lanes_around(plan, [(waiter, 0), (maker, max(0, gap))]),
-        waiter=first,
-        slot=slot_record(plan, slot),
-        value=int(waits.value[wait]),
-        lag=lag,
-        copies=copies,
-        notifier=second,
-        missing=Edge(first, "end", second, gap) if gap >= 0 else None,
     )

@@ -11,15 +11,17 @@ Source: DESIGN.md section 7.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ditron.analysis.arrays import changes, last_of_run, longs, offsets, spans
 from ditron.analysis.counterexample import Edge, Race
-from ditron.analysis.happens_before import HappensBefore, assume_separation, check_separation
+from ditron.analysis.happens_before import HappensBefore, assume_separation
 from ditron.analysis.plan_records import access_record, lanes_around
+from ditron.analysis.separation import check_separation
 from ditron.analysis.touches import WRITE, Touches, byte_intervals, find_touches
+from ditron.analysis.whole_runs import SetPairs, ordered_whole
 from ditron.errors import RaceError
 from ditron.plan.tables import Bools, Longs, Mode, Plan
 
@@ -82,8 +84,10 @@ def _sweep(order: HappensBefore, place: Longs) -> tuple[Touches, int]:
 
 def _count_ordered(order: HappensBefore, runs: Runs, *, explain: bool = False) -> int:
     """How many pairs were asked for, or 0 if one of them is not ordered."""
-    touches, pairs = runs.touches, 0
-    for before, after, gap in _pairs(order, runs):
+    touches, compared = runs.touches, _compared(order, runs)
+    sure = _whole(order, runs, compared)
+    pairs = int((compared.sets.m + compared.sets.n)[sure].sum())
+    for before, after, gap in _pairs(runs, compared, np.flatnonzero(~sure)):
         a, b = touches.last[before], touches.first[after]
         sure = order.ordered(a, 0, b, gap)
         pairs += len(a)
@@ -143,23 +147,55 @@ def run_pairs(runs: Runs) -> tuple[Longs, Longs, Bools]:
     return np.concatenate(before), np.concatenate(after), wraps
 
 
-def _pairs(order: HappensBefore, runs: Runs) -> Iterator[tuple[Longs, Longs, Longs]]:
-    """Rows to compare, and how many launches the second is later, in batches."""
+@dataclass(frozen=True)
+class _Compared:
+    """Neighbouring runs, as sets of rows of touches: `before` of one, `after` of the next."""
+
+    sets: SetPairs
+    wraps: Bools
+    one_phase: bool
+
+
+def _compared(order: HappensBefore, runs: Runs) -> _Compared:
     touches = runs.touches
     before, after, wraps = run_pairs(runs)
     sources, source_start = _of_runs(order, runs, last=True)
     targets, target_start = _of_runs(order, runs, last=False)
-    m = source_start[before + 1] - source_start[before]
-    n = target_start[after + 1] - target_start[after]
-    total = np.cumsum(m * n)
-    for part in np.split(np.arange(len(total)), np.flatnonzero(np.diff(total // BATCH, prepend=0))):
-        wide, many = n[part], (m * n)[part]
+    period = np.append(touches.period, 0)[runs.start[after]]
+    sets = SetPairs(
+        before=sources,
+        before_start=source_start[before],
+        m=np.diff(source_start)[before],
+        after=targets,
+        after_start=target_start[after],
+        n=np.diff(target_start)[after],
+        gap=longs(wraps) * period,
+    )
+    # Cells of bytes that copies of buffers share are met in several phases of a launch.
+    return _Compared(sets, wraps, one_phase=not touches.phase.any())
+
+
+def _whole(order: HappensBefore, runs: Runs, compared: _Compared) -> Bools:
+    """The pairs of runs that one look shows to be ordered, where some are large."""
+    sets, touches = compared.sets, runs.touches
+    if not (len(sets.big()) and compared.one_phase):
+        return np.zeros(len(sets.m), np.bool_)
+    tasks = replace(sets, before=touches.last[sets.before], after=touches.first[sets.after])
+    return ordered_whole(order, tasks, np.arange(len(sets.m)), begun=False)
+
+
+def _pairs(runs: Runs, compared: _Compared, rest: Longs) -> Iterator[tuple[Longs, Longs, Longs]]:
+    """Rows to compare, and how many launches the second is later, in batches."""
+    touches, sets = runs.touches, compared.sets
+    total = np.cumsum(sets.m[rest] * sets.n[rest])
+    for part in np.split(rest, np.flatnonzero(np.diff(total // BATCH, prepend=0))):
+        many = sets.m[part] * sets.n[part]
         which = np.repeat(part, many)
         at = spans(np.zeros_like(many), many)
-        width = np.repeat(wide, many)
-        a = sources[source_start[before[which]] + at // width]
-        b = targets[target_start[after[which]] + at % width]
-        gap = touches.phase[b] - touches.phase[a] + wraps[which] * touches.period[a]
+        width = sets.n[which]
+        a = sets.before[sets.before_start[which] + at // width]
+        b = sets.after[sets.after_start[which] + at % width]
+        gap = touches.phase[b] - touches.phase[a] + compared.wraps[which] * touches.period[a]
         yield a, b, gap
 
 
@@ -170,8 +206,13 @@ def _of_runs(order: HappensBefore, runs: Runs, *, last: bool) -> tuple[Longs, Lo
     long_run = size[runs.run] > 1 if len(touches) else np.zeros(0, np.bool_)
     task = touches.last if last else touches.first
     lane = columns.lane[task]
-    single = columns.queued[task] | (columns.loose[task] if last else False)
-    lane = np.where(single, len(columns.lane_size) + np.arange(len(task)), lane)
+    if last:
+        lane = np.where(columns.loose[task], len(columns.lane_size) + np.arange(len(task)), lane)
+    # Nothing tells queued tasks of one class apart.
+    alike = order.graph.source_class if last else order.graph.last_row
+    phases = int(touches.phase.max(initial=0)) + 1
+    queued = -1 - (alike[task] * phases + touches.phase)
+    lane = np.where(columns.queued[task], queued, lane)
     rows = np.flatnonzero(long_run)
     keys = (columns.seq[task[rows]], touches.phase[rows], lane[rows], runs.run[rows])
     rows = rows[np.lexsort(keys)]

@@ -14,7 +14,8 @@ import numpy as np
 
 from ditron.analysis.arrays import changes, last_of_run, longs, offsets, spans
 from ditron.analysis.arrivals import Arrivals, Columns
-from ditron.plan.tables import Bools, Boundary, Longs
+from ditron.analysis.ring import Tags, mix
+from ditron.plan.tables import After, Bools, Boundary, Longs
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,10 @@ class SyncGraph:
     in the same launch (-1: none), `lane_tail` [L] the last row of each lane (-1: none). Edges are
     `source`, `target`, `lag` [E]. `waits` are the rows of the plan's waits that do not repeat an
     earlier one of their static lane: what such a one waits for has come before.
+
+    Tasks of a rank's queues that wait for the same are one row. `source_class` [T] is the same for
+    queued tasks of a rank that notify the same, which nothing tells apart as what came before;
+    `alone` [T] are tasks that share neither row nor class.
     """
 
     row_task: Longs
@@ -36,6 +41,8 @@ class SyncGraph:
     target: Longs
     lag: Longs
     waits: Longs
+    source_class: Longs
+    alone: Bools
 
     @property
     def rows(self) -> int:
@@ -122,7 +129,10 @@ class _Builder:
 
     def build(self) -> SyncGraph:
         waits = self._needed_waits()
-        self._make_rows(waits)
+        first = self._merge_queues()
+        needed = waits
+        waits = waits[first[longs(self.plan.waits.task)[waits]] == self.plan.waits.task[waits]]
+        self._make_rows(waits, first)
         rows, many = len(self.row_task), len(self.arrivals)
         task = longs(self.plan.waits.task)[waits]
         self._edge(
@@ -137,7 +147,17 @@ class _Builder:
             self._boundary_edges(rows + many)
         source, target, lag = (np.concatenate(c) for c in zip(*self.edges, strict=True))
         return SyncGraph(
-            self.row_task, self.last_row, self.lane_tail, many, ends, source, target, lag, waits
+            row_task=self.row_task,
+            last_row=self.last_row,
+            lane_tail=self.lane_tail,
+            arrivals=many,
+            ends=ends,
+            source=source,
+            target=target,
+            lag=lag,
+            waits=needed,
+            source_class=self.source_class,
+            alone=self.alone,
         )
 
     def _edge(self, source: Longs, target: Longs, lag: Longs | int) -> None:
@@ -153,11 +173,35 @@ class _Builder:
         first = changes(lane[order], self.arrivals.wait_arrival[order], lag[order])
         return order[first].astype(np.int64)
 
-    def _make_rows(self, waits: Longs) -> None:
+    def _merge_queues(self) -> Longs:
+        """Classes of queued tasks; returns for each task the one whose row it shares."""
+        columns, arrivals, waits = self.columns, self.arrivals, self.plan.waits
+        many = len(self.plan.tasks)
+        queued = np.flatnonzero(~self.static[columns.lane]).astype(np.int64)
+        first = longs(np.arange(many))
+        self.source_class = first.copy()
+        self.alone = np.ones(many, np.bool_)
+        if not len(queued):
+            return first
+        # Sets as sums of what looks random: two that differ have one sum once in 2^64.
+        lag = int(waits.lag.max(initial=0)) + 1
+        waited = _sums(longs(waits.task), arrivals.wait_arrival * lag + waits.lag, many)
+        task = longs(self.plan.notifies.task)[arrivals.edge_notify]
+        after = columns.after[arrivals.edge_notify]
+        told = _sums(task, arrivals.edge_arrival * len(After) + after, many)
+        op = self.columns.deferred  # what a notify says of it depends on whether it lands later
+        row_of, rows = _classes(queued, columns.rank[queued], waited[queued])
+        class_of, classes = _classes(queued, columns.rank[queued] * 2 + op[queued], told[queued])
+        first[queued] = row_of
+        self.source_class[queued] = class_of
+        self.alone[queued] = (rows == 1) & (classes == 1)
+        return first
+
+    def _make_rows(self, waits: Longs, first: Longs) -> None:
         columns = self.columns
         is_row = np.zeros(len(self.plan.tasks), np.bool_)
         is_row[self.plan.waits.task[waits]] = True
-        is_row |= ~self.static[columns.lane]
+        is_row |= ~self.static[columns.lane] & (first == np.arange(len(first)))
         if self.stream:
             is_row |= columns.seq == 0
         self.row_task = np.flatnonzero(is_row).astype(np.int64)
@@ -170,6 +214,8 @@ class _Builder:
         found = last >= columns.lane_start[columns.lane[order]]
         self.last_row = np.empty(len(order), np.int64)
         self.last_row[order] = np.where(found, self.row_of[order[last]], -1)
+        queued = ~self.static[columns.lane]
+        self.last_row[queued] = self.row_of[first[queued]]
         full = np.flatnonzero(columns.lane_size)
         self.lane_tail = np.full(len(self.plan.lanes), -1, np.int64)
         self.lane_tail[full] = self.last_row[order[columns.lane_start[full + 1] - 1]]
@@ -191,7 +237,9 @@ class _Builder:
         arrival = rows + self.arrivals.edge_arrival[last]
         row = self.last_row[task]
         here = row >= 0
-        self._edge(row[here], arrival[here], 0)
+        both = np.unique(row[here] * (len(self.arrivals) + rows) + arrival[here])
+        source, target = np.divmod(both, len(self.arrivals) + rows)
+        self._edge(longs(source), longs(target), 0)
         row = self.lane_tail[self.columns.lane[task]]
         before = ~here & (row >= 0)
         self._edge(row[before], arrival[before], 1)
@@ -205,3 +253,21 @@ class _Builder:
         self._edge(np.flatnonzero(ends).astype(np.int64), rank[ends], 0)
         starts = ~static | (columns.seq[task] == 0)
         self._edge(rank[starts], np.flatnonzero(starts).astype(np.int64), 1)
+
+
+def _sums(task: Longs, key: Longs, tasks: int) -> Tags:
+    """For each task the sum of tags of its keys."""
+    total = np.zeros(tasks, np.uint64)
+    np.add.at(total, task, mix(key.astype(np.uint64)))
+    return total
+
+
+def _classes(task: Longs, rank: Longs, key: Tags) -> tuple[Longs, Longs]:
+    """The first task that has the same rank and key, and how many have."""
+    order = np.lexsort((task, key, rank))
+    first = changes(rank[order], key[order].astype(np.int64))
+    number = np.cumsum(first) - 1
+    lead, size = np.empty_like(task), np.empty_like(task)
+    lead[order] = task[order][first][number]
+    size[order] = np.bincount(number)[number]
+    return lead, size

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ditron.analysis import touches
+from ditron.analysis import touches, whole_runs
 from ditron.analysis.deadlock import check_deadlock
-from ditron.analysis.happens_before import happens_before
 from ditron.analysis.races import check_races
+from ditron.analysis.separation import happens_before
 from ditron.errors import DeadlockError, ProofError, RaceError
 from ditron.plan.tables import Plan
 from tests.property.explorer import HAND_OVERS, Explorer, Outcome
@@ -59,6 +59,17 @@ def test_coarse_cells_decide_the_same(seed: int):
         fine = verdict(plan)
         patch.setattr(touches, "MANY", 0)
         patch.setattr(touches, "MANY_AT_LEAST", -1)
+        assert verdict(plan) == fine
+
+
+@settings(max_examples=100, deadline=None)
+@given(SEEDS)
+def test_sets_compared_whole_decide_the_same(seed: int):
+    plan = random_plan(random.Random(seed), sensible=0.95)
+    with pytest.MonkeyPatch.context() as patch:
+        fine = verdict(plan)
+        patch.setattr(whole_runs, "MANY", -1)
+        patch.setattr(whole_runs, "TIMES", 0)
         assert verdict(plan) == fine
 
 

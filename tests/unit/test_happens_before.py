@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ditron.analysis import clocks
-from ditron.analysis.happens_before import happens_before
+from ditron.analysis.separation import happens_before
 from ditron.errors import DeadlockError, PlanError, RaceError
 from ditron.plan.tables import After, Boundary, LaneOrder, NotifyOp, OpKind
 from tests.unit.plan_builder import Notify, PlanBuilder, Wait

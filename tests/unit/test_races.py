@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ditron.analysis import touches
-from ditron.analysis.happens_before import happens_before
 from ditron.analysis.races import check_races
+from ditron.analysis.separation import happens_before
 from ditron.errors import RaceError
 from ditron.plan.tables import After, Boundary, OpKind, Plan
 from tests.unit.plan_builder import Notify, PlanBuilder, Touch, Wait
