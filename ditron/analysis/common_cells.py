@@ -176,8 +176,8 @@ class CommonCells:
 
     def _program_relations(self) -> Iterator[tuple[Longs, ...]]:
         """Dimensions that an op keeps, and where shards lie in their tensors."""
-        for a, b, size in self.program_axes.same_axes():
-            yield longs([a]), longs([0]), longs([b]), longs([0]), longs([size])
+        for stretch in self.program_axes.same_stretches():
+            yield tuple(longs([number]) for number in stretch)
         ranks = np.arange(self.plan.ranks)
         for bound in (*self.sources, *self.outputs):
             base = self.program_axes.base[bound.value]

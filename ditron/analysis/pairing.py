@@ -246,7 +246,7 @@ def _cells(boxes: _Boxes, row: Longs) -> tuple[Longs, Longs]:
             a = longs(np.maximum(np.searchsorted(cuts, lo[owner, d], "right") - 1, 0))
             b = longs(np.minimum(np.searchsorted(cuts, hi[owner, d], "left"), len(cuts) - 1))
             many = np.maximum(b - a, 0)
-            cell = np.repeat(cell * len(cuts), many) + spans(a, many)
+            cell = longs(np.repeat(cell * len(cuts), many)) + spans(a, many)
             owner = np.repeat(owner, many)
             size *= len(cuts)
         cells.append(base + cell)

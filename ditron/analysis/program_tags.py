@@ -58,11 +58,15 @@ class ProgramAxes:
                 sizes.extend(task.spec_of(result).shape)
         self.sizes = np.array(sizes, np.int64)
 
-    def same_axes(self) -> Iterator[tuple[int, int, int]]:
-        """Axes that are one, with their size."""
+    def same_stretches(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Stretches of axes that are one: (axis, start, other axis, start there, size)."""
         for op in self.program.body.block.ops:
             for (a, i), (b, j) in _same_dims(op):
-                yield self.base[a] + i, self.base[b] + j, task.spec_of(a).shape[i]
+                yield self.base[a] + i, 0, self.base[b] + j, 0, task.spec_of(a).shape[i]
+            if isinstance(op, task.BroadcastOp | task.ShiftOp):
+                a, b = self.base[op.operand] + op.dim_index, self.base[op.result] + op.dim_index
+                for start, there, size in moved(op, self.program.mesh):
+                    yield a, start, b, there, size
 
 
 Dim = tuple[SSAValue, int]
@@ -82,10 +86,22 @@ def _same_dims(op: Operation) -> Iterator[tuple[Dim, Dim]]:
                 yield a, b
     elif isinstance(op, task.ComputeOp):
         shape = task.spec_of(op.result).shape
+        moves = isinstance(op, task.BroadcastOp | task.ShiftOp)
         for operand in op.operands:
             for d, size in enumerate(task.spec_of(operand).shape):
-                if size == shape[d]:
+                if size == shape[d] and not (moves and d == op.dim_index):
                     yield (operand, d), (op.result, d)
+
+
+def moved(op: task.BroadcastOp | task.ShiftOp, mesh: Mesh) -> list[tuple[int, int, int]]:
+    """Stretches (start, start in the result, size) of the dimension that an op moves along."""
+    size, ranks = task.spec_of(op.operand).shape[op.dim_index], mesh.size(op.axis.data)
+    shard = shard_size(size, ranks)
+    if isinstance(op, task.BroadcastOp):
+        start = min(op.root_index * shard, size)
+        return [(start, 0, task.spec_of(op.result).shape[op.dim_index])]
+    by = op.steps % ranks * shard
+    return [(0, by, size - by), (size - by, 0, by)]
 
 
 def term_name(name: str, rank: int) -> str:
@@ -111,11 +127,28 @@ def program_tags(axes: ProgramAxes, cuts: Cuts) -> dict[SSAValue, Tags]:
                 tags[op.result] = BINARY[op.function()](tags[op.lhs], tags[op.rhs])
             case task.UnaryOp():
                 tags[op.result] = function(op.function())(tags[op.operand])
-            case task.CastOp() | task.CollectiveOp():
+            case task.BroadcastOp() | task.ShiftOp():
+                tags[op.result] = _moved_tags(axes, cuts, op, tags[op.operand])
+            case task.CastOp() | task.CollectiveOp() | task.ShardOp():
                 tags[op.result] = tags[op.operand]
             case _:
                 assert isinstance(op, task.OutputOp), op.name
     return tags
+
+
+def _moved_tags(
+    axes: ProgramAxes, cuts: Cuts, op: task.BroadcastOp | task.ShiftOp, tags: Tags
+) -> Tags:
+    """The operand's cells where they lie in the result."""
+    edges = cuts.edges(axes.base[op.operand] + op.dim_index)
+    parts = sorted(moved(op, axes.program.mesh), key=lambda stretch: stretch[1])
+    spans = [np.searchsorted(edges, [start, start + size]) for start, _, size in parts]
+    whole = [slice(None)] * tags.ndim
+    pieces: list[Tags] = []
+    for first, last in spans:
+        whole[op.dim_index] = slice(int(first), int(last))
+        pieces.append(tags[tuple(whole)])
+    return np.concatenate(pieces, axis=op.dim_index)
 
 
 def _call_tags(

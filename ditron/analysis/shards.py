@@ -14,7 +14,7 @@ import networkx as nx
 from xdsl.ir import SSAValue
 
 from ditron.ir import task
-from ditron.plan.placement import shard_size
+from ditron.plan.placement import Shard, shard_size
 
 Dim = tuple[SSAValue, int]
 
@@ -23,8 +23,8 @@ Dim = tuple[SSAValue, int]
 class ShardedDims:
     """Dimensions that are shards of a rank somewhere, and among them those to cut into shards.
 
-    Each with the number of shards. Tensors read in place must be cut; others are where a shard is
-    at least half a tile.
+    Each with the mesh axis that cuts it. Tensors read in place must be cut; others are where a
+    shard is at least half a tile.
     """
 
     sharded: dict[Dim, int]
@@ -39,20 +39,32 @@ def sharded_dims(program: task.ProgramOp) -> ShardedDims:
         if isinstance(op, task.ComputeOp):
             graph.add_edges_from(_same_dims(op))
         if isinstance(op, task.CollectiveOp):
-            dim, ranks = (op.result, op.dim_index or 0), program.mesh.size(op.axis.data)
-            moved[dim] = ranks
-            if _should_cut(op, ranks):
-                wanted[dim] = ranks
+            dim, axis = (op.result, moved_dim(op)), program.mesh.index(op.axis.data)
+            moved[dim] = axis
+            if isinstance(op, task.AllToAllOp):
+                moved[op.result, op.split_index] = axis
+            if _should_cut(op, program.mesh.sizes[axis]):
+                wanted[dim] = axis
+    graph.add_nodes_from(moved)
     return ShardedDims(_classes(graph, moved), _classes(graph, wanted))
 
 
 def _classes(graph: nx.Graph[Dim], dims: Mapping[Dim, int]) -> dict[Dim, int]:
-    """All dimensions that are one with some of these, with the most shards of any."""
+    """All dimensions that are one with some of these, with the first's axis."""
     found: dict[Dim, int] = {}
-    for dim, ranks in dims.items():
+    for dim, axis in dims.items():
         for other in nx.node_connected_component(graph, dim):
-            found[other] = max(ranks, found.get(other, 0))
+            found.setdefault(other, axis)
     return found
+
+
+def moved_dim(op: task.CollectiveOp) -> int:
+    """The dimension that a collective moves along; an all-reduce takes one that nothing cuts."""
+    if op.dim_index is not None:
+        return op.dim_index
+    spec = task.spec_of(op.operand)
+    cut = {p.dim for p in spec.placements if isinstance(p, Shard)}
+    return next((d for d in range(len(spec.shape)) if d not in cut), 0)
 
 
 def _same_dims(op: task.ComputeOp) -> Iterator[tuple[Dim, Dim]]:
@@ -83,9 +95,10 @@ def _should_cut(op: task.CollectiveOp, ranks: int) -> bool:
         return False
     if isinstance(op, task.AllGatherOp) and choice.transfer == "in-place":
         return True
-    if isinstance(op, task.AllReduceOp) and choice.algorithm == "one-shot":
+    whole = isinstance(op, task.AllReduceOp) and choice.algorithm == "one-shot"
+    if whole or not isinstance(op, task.AllGatherOp | task.ReduceScatterOp | task.AllReduceOp):
         return False
-    dim = op.dim_index or 0
+    dim = moved_dim(op)
     shard = shard_size(task.spec_of(op.operand).shape[dim], ranks)
     return all(2 * shard >= block for block in _blocks(op, dim))
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from xdsl.ir import Operation
+
 from ditron.analysis.tile_groups import (
     TileGroup,
     contracted,
@@ -33,7 +35,7 @@ from ditron.plan.candidates import (
 from ditron.plan.collectives import ALGORITHMS, knows, parse_algorithm
 from ditron.plan.machine import Machine
 from ditron.plan.options import Options
-from ditron.plan.placement import shard_size
+from ditron.plan.placement import Shard, shard_size
 from ditron.plan.prediction import NO_PREDICTION, Prediction
 from ditron.plan.tables import DTYPE_BYTES
 from ditron.plan.what_if import until
@@ -238,6 +240,16 @@ def ns(us: float) -> int:
     return max(1, round(us * 1e3))
 
 
+def _cuts_again(op: task.AllGatherOp, user: Operation) -> bool:
+    """Whether a pointwise user keeps shards only of the dimension that is whole again."""
+    if not isinstance(user, task.PointwiseOp):
+        return False
+    axes = zip(
+        task.spec_of(op.result).placements, task.spec_of(user.result).placements, strict=True
+    )
+    return any(mine != Shard(op.dim_index) == theirs for mine, theirs in axes)
+
+
 def why_not_in_place(op: task.CollectiveOp) -> str | None:
     """Why the users of a gathered tensor cannot read it shard by shard; None if they can."""
     if not isinstance(op, task.AllGatherOp):
@@ -250,6 +262,8 @@ def why_not_in_place(op: task.CollectiveOp) -> str | None:
             return f"{user.label()} reads the gathered dimension whole"
         if isinstance(user, task.OutputOp):
             return f"it is the output {user.tensor_name.data}"
+        if isinstance(user, task.ShardOp) or _cuts_again(op, user):
+            return f"{user.label()} cuts it into other shards"
         if isinstance(user, task.CollectiveOp):
             return f"it goes into {user.label()}"
     return None

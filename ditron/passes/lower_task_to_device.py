@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ditron.analysis.shards import sharded_dims
+from ditron.analysis.shards import moved_dim, sharded_dims
 from ditron.analysis.symbols import find_device_program, kernels, task_program
 from ditron.errors import PlanError
 from ditron.ir import device, task
@@ -90,10 +90,10 @@ class _Lowering:
                     self._collective(op)
                 case task.CallOp():
                     self._kernel_call(op)
-                case task.ComputeOp():
+                case task.PointwiseOp() | task.CastOp() | task.ShardOp():
                     self._pointwise(op)
                 case _:
-                    raise AssertionError(op.name)
+                    raise PlanError(f"{op.name} cannot be lowered yet", op_location(op))
         self.module.body.block.add_op(self.target)
 
     def _add(self, op: Operation, location: LocationAttr) -> None:
@@ -119,8 +119,9 @@ class _Lowering:
 
     def _room(self, value: SSAValue, d: int, size: int) -> int:
         """Capacity of a dimension: whole shards where it is cut into them, and at least 1."""
-        ranks = self.dims.sharded.get((value, d), 1)
-        if not Layout(task.spec_of(value), self.mesh).axes(d):
+        axis = self.dims.sharded.get((value, d))
+        if axis is not None and axis not in Layout(task.spec_of(value), self.mesh).axes(d):
+            ranks = self.mesh.sizes[axis]
             size = shard_size(size, ranks) * ranks
         return max(size, 1)
 
@@ -222,29 +223,56 @@ class _Lowering:
                 blocks.append(max(spec.shape[d], 1))
                 continue
             offset, size = spans[along]
-            if there.axes(along) and not whole.axes(d):
+            if there.axes(along) != whole.axes(d):
                 # A replica beside shards: this rank's rows of the whole.
-                offset = there.offset(along, self.me) + offset
+                offset = there.offset(along, self.me) - whole.offset(d, self.me) + offset
             parts.append((offset, size))
             blocks.append(tilings[along].block)
         return self._view(grid, value, parts, blocks)
 
     def _collective(self, op: task.CollectiveOp) -> None:
         source, target = self.buffers[op.operand], self._result_buffer(op)
-        dim = op.dim_index or 0
         assert op.choice is not None
         collective = device.CollectiveOp(
             op.name.removeprefix("task."),
             source,
             target,
-            dim=dim,
-            size=task.spec_of(op.operand).shape[dim],
             axis=op.axis.data,
+            choice=op.choice,
             ranks=self.mesh.size(op.axis.data),
             stride=axis_stride(self.mesh, self.mesh.index(op.axis.data)),
-            choice=op.choice,
+            **self._dims_moved(op),
         )
         self._add(collective, op.location)
+
+    def _dims_moved(self, op: task.CollectiveOp) -> dict[str, int]:
+        """The dimensions that a collective moves along, with their sizes in a group of ranks."""
+        match op:
+            case task.AllToAllOp():
+                dim, other = op.split_index, op.dim_index
+                more = {"other_dim": other, "other_size": self._group_size(op, other)}
+            case task.BroadcastOp():
+                dim, more = op.dim_index, {"root": op.root_index}
+            case task.ShiftOp():
+                dim, more = op.dim_index, {"by": op.steps}
+            case _:
+                dim, more = moved_dim(op), {}
+        return {"dim": dim, "size": self._group_size(op, dim), **more}
+
+    def _group_size(self, op: task.CollectiveOp, dim: int) -> int:
+        """Elements of a dimension that the ranks along a collective's axis have together."""
+        spec, axis = task.spec_of(op.operand), self.mesh.index(op.axis.data)
+        others = [a for a in Layout(spec, self.mesh).axes(dim) if a != axis]
+        size = spec.shape[dim]
+        for other in others:
+            if other > axis or size % self.mesh.sizes[other]:
+                raise PlanError(
+                    f"dim {dim} of {spec} is cut by {self.mesh.axes[other]!r} too, unevenly or"
+                    f" within {op.axis.data!r}: {op.label()} over it is not supported yet",
+                    op_location(op),
+                )
+            size //= self.mesh.sizes[other]
+        return size
 
     def _tilings(self, op: task.ComputeOp, spec: TensorSpec) -> list[DimTiling]:
         """How the local part of an op's result is cut into tiles."""
@@ -252,8 +280,10 @@ class _Lowering:
         ndim = len(spec.shape)
         blocks = (1,) * max(ndim - len(tile), 0) + tuple(tile[-ndim:] if ndim else ())
         layout = Layout(spec, self.mesh)
+        axes = [self.dims.cut.get((op.result, d)) for d in range(ndim)]
         shards = [
-            0 if layout.axes(d) else self.dims.cut.get((op.result, d), 0) for d in range(ndim)
+            0 if axis is None or axis in layout.axes(d) else self.mesh.sizes[axis]
+            for d, axis in enumerate(axes)
         ]
         sizes = layout.capacities()
         return [tile_dim(c, b, s) for c, b, s in zip(sizes, blocks, shards, strict=True)]

@@ -81,7 +81,7 @@ def pointwise(op: task.ComputeOp) -> TileBody:
     """The body of a kernel that does to tiles what a pointwise task op does to tensors."""
 
     def body(builder: KernelBuilder, tiles: Sequence[SSAValue]) -> SSAValue:
-        if isinstance(op, task.CastOp):
+        if isinstance(op, task.CastOp | task.ShardOp):
             return tiles[0]
         return builder.add(POINTWISE[type(op)](*map(builder.widen, tiles)))
 
