@@ -63,6 +63,10 @@ class Counterexample:
     """What a proof found wrong, as plain data; `ditron.analysis.counterexample` has its kinds."""
 
 
+class CompileError(DitronError):
+    """A kernel whose compiled text does not do what its source says, or takes too much."""
+
+
 class ProofError(DitronError):
     """A proof that failed; the message tells what `counterexample` holds as data."""
 

@@ -11,8 +11,8 @@ from typing import Self
 import torch
 
 from ditron.analysis.report import ProofReport
-from ditron.backends.base import Executor
-from ditron.errors import InputError, OptionError
+from ditron.backends.base import Assembly, Executor
+from ditron.errors import InputError, LaunchError, OptionError
 from ditron.plan.placement import Mesh
 from ditron.plan.spec import TensorSpec
 from ditron.plan.tables import Plan, Role
@@ -25,11 +25,10 @@ Tensors = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class BoundTensor:
-    """A tensor of the program and the buffer that holds its local parts."""
+    """A tensor of the program; a buffer of its name holds its local parts."""
 
     name: str
     spec: TensorSpec
-    buffer: str
     role: Role
 
 
@@ -54,10 +53,15 @@ class Executable:
         tensors: Iterable[BoundTensor],
     ) -> None:
         self.stages, self.plan, self.report, self.kernels = stages, plan, report, source
-        self._executor, self._mesh = executor, mesh
+        self._executor, self._mesh, self._closed = executor, mesh, False
         self._tensors = {t.name: t for t in tensors}
         weights = [t.name for t in self._tensors.values() if t.role is Role.WEIGHT]
         self._unbound = set(weights)
+
+    @property
+    def mesh(self) -> Mesh:
+        """The ranks that it runs on."""
+        return self._mesh
 
     def bind(self, weights: Tensors) -> None:
         """Put weights in place, once for all runs; again to change some.
@@ -68,7 +72,11 @@ class Executable:
         Raises:
             InputError: a name, shape or dtype that the program does not have.
         """
-        self._check(weights, [n for n in self._of(Role.WEIGHT) if n in weights], "weight")
+        known = self._of(Role.WEIGHT)
+        for name in weights:
+            if name not in known:
+                raise InputError(f"no weight {name!r}; there are {', '.join(known) or 'none'}")
+        self._check(weights, [n for n in known if n in weights], "weight")
         self._write(weights)
         self._unbound -= weights.keys()
 
@@ -92,8 +100,8 @@ class Executable:
 
     def measure(self, inputs: Tensors, repeats: int = 20) -> list[float]:
         """Seconds of each of some launches, slowest rank, with the inputs already in place."""
-        if repeats < 1:
-            raise OptionError(f"measure takes at least one repeat, got {repeats}")
+        if not isinstance(repeats, int) or repeats < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"measure takes a whole number of repeats from 1 on, got {repeats!r}")
         self._place(inputs)
         return self._executor.measure(repeats)
 
@@ -101,24 +109,44 @@ class Executable:
         """Launch once more on the inputs in place; write what ran when as a Chrome trace."""
         if self._unbound:
             raise InputError(f"bind {', '.join(sorted(self._unbound))} first")
+        try:
+            Path(path).touch()
+        except OSError as error:
+            raise OptionError(f"cannot write the trace {path}: {error.strerror}") from error
         self._executor.trace(path)
 
     def local(self, name: str, rank: int) -> torch.Tensor:
         """What a rank holds of an output after the last launch."""
         if name not in self._of(Role.OUTPUT):
             raise InputError(f"no output {name!r}; there is {', '.join(self._of(Role.OUTPUT))}")
-        return self._executor.read(self._tensors[name].buffer, rank)
+        if rank not in range(self.plan.ranks):
+            raise InputError(f"no rank {rank!r}; there are ranks 0 to {self.plan.ranks - 1}")
+        return self._executor.read(name, rank)
 
     def tensors(self, role: Role) -> dict[str, TensorSpec]:
         """What comes in or out in a role, by name."""
         return {name: self._tensors[name].spec for name in self._of(role)}
 
+    def assembly(self) -> str:
+        """The kernels' assembly, where the target is a named architecture.
+
+        Raises:
+            OptionError: the target has none to show.
+            CompileError: a kernel does not do what its source says, or takes too much.
+        """
+        if not isinstance(self._executor, Assembly):
+            raise OptionError("only targets that name an architecture (sm_90) show assembly")
+        return self._executor.assembly()
+
     def reset(self) -> None:
         """Make the executable usable again after a launch that did not finish."""
+        if self._closed:
+            raise LaunchError(f"{self.plan.name} is closed; compile it again")
         self._executor.reset()
 
     def close(self) -> None:
         """End its processes and free its memory."""
+        self._closed = True
         self._executor.close()
 
     def __enter__(self) -> Self:
@@ -149,8 +177,8 @@ class Executable:
         for name, whole in tensors.items():
             tensor = self._tensors[name]
             for rank in range(self.plan.ranks):
-                part = whole[local_box(tensor.spec, self._mesh, rank)]
-                self._executor.write(tensor.buffer, rank, part)
+                part = whole.detach()[local_box(tensor.spec, self._mesh, rank)]
+                self._executor.write(name, rank, part)
 
     def _gather(self, name: str) -> torch.Tensor:
         spec = self._tensors[name].spec

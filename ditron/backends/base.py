@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from xdsl.dialects.builtin import ModuleOp
@@ -43,6 +43,15 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Let go of processes and memory."""
+        ...
+
+
+@runtime_checkable
+class Assembly(Protocol):
+    """An executor that can show what its kernels were compiled to."""
+
+    def assembly(self) -> str:
+        """The assembly of all kernels."""
         ...
 
 

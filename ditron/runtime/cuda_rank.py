@@ -30,7 +30,9 @@ from ditron.runtime.gpu_source import load_source
 from ditron.runtime.heap import BARRIER_WORD, Heap
 from ditron.runtime.ipc import DeviceMemory, close_peer, open_peer
 
+# Of a layer above this one, and with Triton in it: by name, when a GPU needs them.
 LIBRARY = "ditron.backends.triton.library.common"
+COMPILER = "ditron.backends.triton.compile"
 # Between two looks at a launch that runs.
 LOOK_S = 20e-6
 DRAIN_S = 20.0
@@ -110,6 +112,7 @@ class GpuRank:
         arguments = [self.memory.argument(a) for a in launch.arguments]
         made = kernel.warmup(*arguments, grid=(launch.programs,), **_options(launch))
         made._init_handles()
+        importlib.import_module(COMPILER).check_loaded(launch, made, self.spec.program)
         self.advance.warmup(self.memory.control(), grid=(1,))._init_handles()
         return {
             "programs": launch.programs,

@@ -54,6 +54,7 @@ class Launch:
         stages: depth of software pipelining.
         arguments: in order.
         waits: numbers of the sites in its code where it waits; likewise `notifies`.
+        always: those of `waits` that every task passes before it touches anything.
         dots: products of tiles, each a pipelined loop.
     """
 
@@ -66,6 +67,7 @@ class Launch:
     arguments: tuple[Argument, ...]
     waits: tuple[int, ...]
     notifies: tuple[int, ...]
+    always: tuple[int, ...] = ()
     dots: int = 0
 
 
@@ -95,9 +97,11 @@ class TritonProgram:
         launches: in the order of the program.
         tables: int32 constants by name.
         sites: every wait and notify by number.
+        target: the architecture that it is for.
     """
 
     source: str
     launches: tuple[Launch, ...]
     tables: Mapping[str, Ints] = field(default_factory=dict[str, Ints])
     sites: tuple[Site, ...] = ()
+    target: str = ""

@@ -129,8 +129,10 @@ def emit(executable: Executable, level: str) -> str:
     Raises:
         OptionError: no stage of this compilation is at that level.
     """
-    if level == "host":
+    if level in ("host", "triton"):
         return executable.kernels
+    if level in ("ptx", "amdgcn"):
+        return executable.assembly()
     if level == "core":
         return core_functions(list(executable.stages.values())[-1])
     reached = {level_of(name, text): text for name, text in executable.stages.items()}

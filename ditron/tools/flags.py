@@ -16,6 +16,9 @@ class Level(StrEnum):
     SHMEM = "shmem"
     CORE = "core"
     HOST = "host"
+    TRITON = "triton"
+    PTX = "ptx"
+    AMDGCN = "amdgcn"
 
 
 File = Annotated[Path, typer.Argument(help="a .py file with program(), or a .mlir dump")]

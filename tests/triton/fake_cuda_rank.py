@@ -91,17 +91,28 @@ class FakeRank(cuda_rank.GpuRank):
         return [1.0] * repeats
 
 
+def _nothing(*_: object) -> None:
+    pass
+
+
+def _same_stream(_: object) -> contextlib.nullcontext[None]:
+    return contextlib.nullcontext()
+
+
+def _open(handle: bytes) -> int:
+    return int(_map(handle.decode()).ctypes.data)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     cuda: Any = torch.cuda
-    cuda.set_device = lambda _: None
-    cuda.synchronize = lambda: None
+    cuda.set_device = _nothing
+    cuda.synchronize = _nothing
     cuda.Stream, cuda.Event = FakeStream, FakeEvent
-    cuda.stream = lambda _: contextlib.nullcontext()
+    cuda.stream = _same_stream
     module: Any = cuda_rank
     module.DeviceMemory = FakeMemory
-    module.open_peer = lambda handle: _map(handle.decode()).ctypes.data
-    module.close_peer = lambda _: None
+    module.open_peer, module.close_peer = _open, _nothing
     module.GpuRank = FakeRank
     cuda_rank.serve(Connection(int(sys.argv[1])))
 

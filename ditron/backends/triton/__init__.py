@@ -10,6 +10,7 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from ditron.backends.base import Backend, Built
+from ditron.backends.triton.compile import compile_program
 from ditron.backends.triton.emit import emit_module
 from ditron.backends.triton.targets import TARGETS, target_named
 from ditron.errors import LaunchError
@@ -26,6 +27,14 @@ class CrossExecutor:
 
     def __init__(self, plan: Plan, program: TritonProgram, target: str) -> None:
         self.plan, self.program, self.target = plan, program, target
+
+    def assembly(self) -> str:
+        """Every kernel's assembly (PTX or AMD's ISA), compiled and checked.
+
+        Raises:
+            CompileError: a kernel does not do what its source says, or takes too much.
+        """
+        return "\n".join(kernel.text for kernel in compile_program(self.program))
 
     def _refuse(self) -> NoReturn:
         raise LaunchError(

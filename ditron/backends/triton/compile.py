@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import re
+import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ditron.backends.triton.targets import Target
-from ditron.errors import OptionError
-from ditron.runtime.gpu_program import Launch
-from ditron.runtime.gpu_source import load_source
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A compiled kernel: texts by form ("ttgir", "ptx", "amdgcn"), and bytes of shared memory."""
-
-    launch: Launch
-    asm: Mapping[str, Any]
-    shared_bytes: int
-
-    @property
-    def text(self) -> str:
-        """The assembly: PTX or GCN."""
-        return self.asm["ptx"] if "ptx" in self.asm else self.asm["amdgcn"]
+from ditron.backends.triton.compiled import Compiled
+from ditron.backends.triton.gate import check_compiled
+from ditron.backends.triton.targets import Target, target_named
+from ditron.errors import CompileError, OptionError
+from ditron.runtime.gpu_program import Launch, TritonProgram
+from ditron.runtime.gpu_source import load_source, write_source
 
 
 def compile_kernels(path: Path, launches: Iterable[Launch], target: Target) -> list[Compiled]:
@@ -62,5 +52,49 @@ def compile_kernels(path: Path, launches: Iterable[Launch], target: Target) -> l
                 "enable_fp_fusion": True,
             },
         )
-        compiled.append(Compiled(launch, made.asm, made.metadata.shared))
+        compiled.append(Compiled(launch, made.asm, made.metadata.shared, _spills(made.asm)))
     return compiled
+
+
+def check_loaded(launch: Launch, made: Any, program: TritonProgram) -> None:  # noqa: ANN401
+    """Check a kernel that Triton has compiled and loaded on the GPU at hand.
+
+    Raises:
+        CompileError: it does not do what its source says.
+    """
+    compiled = Compiled(launch, made.asm, made.metadata.shared, 4 * made.n_spills)
+    check_compiled(compiled, program.sites, target_named(program.target))
+
+
+def compile_program(program: TritonProgram) -> list[Compiled]:
+    """Compile all kernels of a program for its target and check what came out.
+
+    Raises:
+        CompileError: a kernel does not do what its source says, or takes too much.
+    """
+    target = target_named(program.target)
+    with tempfile.TemporaryDirectory(prefix="ditron-") as folder:
+        path = write_source(program.source, Path(folder))
+        compiled = compile_kernels(path, program.launches, target)
+    for one in compiled:
+        check_compiled(one, program.sites, target)
+        if one.shared_bytes > target.shared_bytes:
+            raise CompileError(
+                f"@{one.launch.kernel} takes {one.shared_bytes} bytes of shared memory, where"
+                f" {target.name} has {target.shared_bytes}: choose a smaller tile"
+            )
+    return compiled
+
+
+def _spills(asm: Mapping[str, Any]) -> int:
+    """Bytes of stack a thread, which is where registers are spilled to."""
+    if "amdgcn" in asm:
+        return 4 * sum(int(n) for n in re.findall(r"\.vgpr_spill_count:\s*(\d+)", asm["amdgcn"]))
+    triton: Any = importlib.import_module("triton")
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(asm["cubin"])
+        file.flush()
+        command = [str(tool), "--dump-resource-usage", file.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return sum(int(n) for n in re.findall(r"STACK:(\d+)", done.stdout))

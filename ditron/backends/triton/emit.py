@@ -81,7 +81,7 @@ def emit_module(module: ModuleOp, plan: Plan, target: Target) -> TritonProgram:
             texts.append(text)
             launches.append(launch)
     source = "\n\n".join([_header(plan, target, texts), *texts])
-    return TritonProgram(source, tuple(launches), tables, tuple(sites))
+    return TritonProgram(source, tuple(launches), tables, tuple(sites), target.name)
 
 
 def _header(plan: Plan, target: Target, texts: list[str]) -> str:

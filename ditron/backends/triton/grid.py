@@ -76,6 +76,7 @@ class GridKernel:
         self.code = Code()
         self.blocks = Blocks(())
         self.reads_epoch = self.reads_age = False
+        self.always: list[int] = []
         self._sizes: dict[str, str] = {}
         self._order_pointer = ""
         self.waits = [o for o in grid.body.block.ops if isinstance(o, device.Wait)]
@@ -102,6 +103,7 @@ class GridKernel:
             arguments=self.parameters.in_order(),
             waits=self._sites(waits=True),
             notifies=self._sites(waits=False),
+            always=tuple(self.always),
             dots=self.blocks.dots,
         )
         return self._header(launch) + self.code.text(), launch
@@ -223,6 +225,8 @@ class GridKernel:
             self.code.depth += 1
         scope = "gpu" if self.module.local[row] else "sys"
         site = self._site(name, scope, waits=True)
+        if not terms and many == Const(1):
+            self.always.append(site)
         pointer = _offset(self.parameters.signals(name), slot, SLOT_WORDS)
         want = self._want(wait, row, slot)
         control, task = self.parameters.control(), "0" if self.order.tasks == 1 else "task"

@@ -1,0 +1,299 @@
+"""Read compiled text and refuse a kernel that lost a wait, a notify or their order.
+
+Stock Triton has moved and deleted waits (see `docs/gpu.md`), so nothing runs on trust. The text
+(PTX or AMD's ISA) is cut into basic blocks and checked along every path:
+
+* every wait and notify of the source is there, known by the mark that its number left;
+* a wait's mark comes after an acquiring poll at its scope and a barrier, and no memory of buffers
+  is touched between the poll and the mark;
+* a notify's mark comes after a barrier with no store behind that barrier, and is followed by a
+  release at its scope before anything else;
+* what an unconditional wait guards is not read before it;
+* a product uses the matrix unit, its loads are asynchronous where the target has that, and nothing
+  is spilled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from ditron.backends.triton.compiled import Compiled
+from ditron.backends.triton.targets import Target
+from ditron.errors import CompileError
+from ditron.runtime.gpu_program import Site
+
+
+class Kind(Enum):
+    POLL = "poll"
+    RELEASE = "release"
+    BARRIER = "barrier"
+    DRAIN = "drain"
+    LOAD = "load"
+    STORE = "store"
+    WAIT = "wait"
+    NOTIFY = "notify"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One instruction that matters: its kind, a scope or the number of a site, and its text."""
+
+    kind: Kind
+    detail: str
+    text: str
+
+
+@dataclass
+class Block:
+    """Instructions in a row, and where they may lead."""
+
+    label: str
+    events: list[Event] = field(default_factory=list[Event])
+    targets: list[str] = field(default_factory=list[str])
+    falls: bool = True
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How an assembly is read: what a pattern matches is of its kind; group 1 is the detail."""
+
+    patterns: tuple[tuple[Kind, str], ...]
+    label: str
+    branch: str
+    ends: str
+    jumps: str
+    scopes: Mapping[str, str]
+    drains: bool = False  # stores of other threads are only out after a drain and a barrier
+
+
+PTX = Dialect(
+    patterns=(
+        (Kind.WAIT, r"mov\.b32 .*// wait (\d+)$"),
+        (Kind.NOTIFY, r"mov\.b32 .*// notify (\d+)$"),
+        (Kind.POLL, r"(?:@\S+ )?ld\.global\.(sys|gpu)\.acquire"),
+        (Kind.RELEASE, r"(?:@\S+ )?(?:red|atom)\.global\.(sys|gpu)\.release"),
+        (Kind.BARRIER, r"()(?:bar\.sync|barrier\.sync)"),
+        (Kind.STORE, r"()(?:@\S+ )?(?:st\.global|cp\.async\.bulk\.tensor\.\dd\.global)"),
+        (Kind.LOAD, r"()(?:@\S+ )?(?:cp\.async\.c[ag]|ld\.global\.(?:v\d|b16|b8)|cp\.async\.bulk)"),
+    ),
+    label=r"(\$L__BB\S+):",
+    branch=r"(?:@\S+ )?bra(?:\.uni)?\s+(\$L__BB[^;]+);",
+    ends=r"(?:ret|exit|trap);",
+    jumps=r"bra",
+    scopes={"sys": "sys", "gpu": "gpu"},
+)
+
+GCN = Dialect(
+    patterns=(
+        (Kind.WAIT, r"v_mov_b32.*; wait (\d+)$"),
+        (Kind.NOTIFY, r"v_mov_b32.*; notify (\d+)$"),
+        (Kind.POLL, r"buffer_inv( sc0)? sc1"),
+        (Kind.RELEASE, r"buffer_wbl2( sc0)? sc1"),
+        (Kind.BARRIER, r"()s_barrier"),
+        (Kind.DRAIN, r"()v_mov_b32.*; drain$"),
+        (Kind.STORE, r"()(?:global|buffer|flat)_store_(?:short|byte|dword)"),
+        (Kind.LOAD, r"()(?:global|buffer|flat)_load_(?:ushort|dwordx|short|ubyte)"),
+    ),
+    label=r"(\.LBB\S+):",
+    # A wave with no thread to run skips what one thread does: that is no path of the program.
+    branch=r"s_(?:branch|cbranch_(?!execz)\w+)\s+(\.LBB\S+)",
+    ends=r"s_endpgm",
+    jumps=r"s_branch",
+    scopes={" sc0": "sys", "": "gpu"},
+    drains=True,
+)
+
+
+def check_compiled(compiled: Compiled, sites: Sequence[Site], target: Target) -> None:
+    """Refuse a compiled kernel that does not do what its source says.
+
+    Args:
+        compiled: the kernel.
+        sites: every wait and notify of the program.
+        target: what it was compiled for.
+
+    Raises:
+        CompileError: what is missing or out of order, in which kernel.
+    """
+    dialect = PTX if target.backend == "cuda" else GCN
+    blocks = parse(compiled.text, dialect)
+    check = _Check(compiled, sites, dialect, blocks)
+    check.presence()
+    check.order()
+    check.guarded()
+    _check_products(compiled, target)
+
+
+def parse(text: str, dialect: Dialect) -> list[Block]:
+    """Basic blocks of an assembly text, in its order."""
+    blocks = [Block("entry")]
+    for raw in text.splitlines():
+        line = raw.strip()
+        label = re.match(dialect.label, line)
+        if label:
+            blocks.append(Block(label[1]))
+            continue
+        branch = re.match(dialect.branch, line)
+        if branch:
+            blocks[-1].targets.append(branch[1])
+            blocks[-1].falls = not re.match(dialect.jumps, line)
+            blocks.append(Block(""))
+        elif re.match(dialect.ends, line):
+            blocks[-1].falls = False
+            blocks.append(Block(""))
+        else:
+            blocks[-1].events += _events(line, dialect)
+    return blocks
+
+
+def _events(line: str, dialect: Dialect) -> Iterator[Event]:
+    for kind, pattern in dialect.patterns:
+        found = re.match(pattern, line)
+        if found:
+            yield Event(kind, found[1] or "", line)
+            return
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is known on one path.
+
+    polled: the scope of a poll whose wait has not been marked yet, and whether a barrier followed;
+    dirty: a store since the last barrier (behind a drain, where it takes one), which is drained or
+    not; owed: the number of a notify still to be released.
+    """
+
+    polled: str = "-"
+    barrier: bool = False
+    dirty: bool = False
+    drained: bool = False
+    owed: str = ""
+
+
+class _Check:
+    def __init__(
+        self, compiled: Compiled, sites: Sequence[Site], dialect: Dialect, blocks: list[Block]
+    ) -> None:
+        self.name, self.launch = compiled.launch.kernel, compiled.launch
+        self.sites, self.dialect, self.blocks = sites, dialect, blocks
+        places = {b.label: i for i, b in enumerate(blocks) if b.label}
+        self.next = [
+            [places[t] for t in b.targets if t in places]
+            + ([i + 1] if b.falls and i + 1 < len(blocks) else [])
+            for i, b in enumerate(blocks)
+        ]
+
+    def _fail(self, what: str) -> CompileError:
+        return CompileError(f"@{self.name}: {what}; the compiled kernel must not run")
+
+    def _site(self, number: str) -> str:
+        site = self.sites[int(number)]
+        return f"the {'wait for' if site.waits else 'notify of'} %{site.signals} (site {number})"
+
+    def presence(self) -> None:
+        """Every mark is there."""
+        events = [e for b in self.blocks for e in b.events]
+        for kind, wanted in ((Kind.WAIT, self.launch.waits), (Kind.NOTIFY, self.launch.notifies)):
+            there = {int(e.detail) for e in events if e.kind is kind}
+            for number in wanted:
+                if number not in there:
+                    raise self._fail(f"{self._site(str(number))} is gone")
+
+    def order(self) -> None:
+        """Walk all paths with what is known on them."""
+        seen: set[tuple[int, _State]] = set()
+        work = [(0, _State())]
+        while work:
+            at, state = work.pop()
+            if (at, state) in seen:
+                continue
+            seen.add((at, state))
+            for event in self.blocks[at].events:
+                state = self._step(state, event)
+            following = self.next[at]
+            if not following and state.owed:
+                raise self._fail(f"{self._site(state.owed)} is never sent")
+            work += [(n, state) for n in following]
+
+    def _step(self, state: _State, event: Event) -> _State:  # noqa: PLR0911 - one a kind
+        match event.kind:
+            case Kind.POLL:
+                return replace(state, polled=self.dialect.scopes[event.detail], barrier=False)
+            case Kind.BARRIER:
+                clean = state.drained or not self.dialect.drains
+                return replace(state, barrier=True, dirty=state.dirty and not clean)
+            case Kind.DRAIN:
+                return replace(state, drained=True)
+            case Kind.STORE:
+                return replace(state, dirty=True, drained=False)
+            case Kind.WAIT:
+                return self._waited(state, event)
+            case Kind.NOTIFY:
+                return self._notified(state, event)
+            case Kind.RELEASE if state.owed:
+                return self._released(state, event)
+            case _:
+                return state
+
+    def _notified(self, state: _State, event: Event) -> _State:
+        if state.owed:
+            raise self._fail(f"{self._site(state.owed)} is not sent")
+        if state.dirty:
+            raise self._fail(f"a store may come after the barrier of {self._site(event.detail)}")
+        return replace(state, owed=event.detail)
+
+    def _released(self, state: _State, event: Event) -> _State:
+        scope, want = self.dialect.scopes[event.detail], self.sites[int(state.owed)].scope
+        if scope != want:
+            raise self._fail(f"{self._site(state.owed)} has scope {scope}, needs {want}")
+        return replace(state, owed="")
+
+    def _waited(self, state: _State, event: Event) -> _State:
+        want = self.sites[int(event.detail)].scope
+        if state.polled == "-":
+            raise self._fail(f"{self._site(event.detail)} does not acquire on some path")
+        if state.polled != want:
+            raise self._fail(f"{self._site(event.detail)} has scope {state.polled}, needs {want}")
+        if not state.barrier:
+            raise self._fail(f"no barrier stands behind {self._site(event.detail)}")
+        return replace(state, polled="-", barrier=False)
+
+    def guarded(self) -> None:
+        """No load is reached from the start without having passed each unconditional wait."""
+        for number in self.launch.always:
+            for event in self._before(number):
+                if event.kind is Kind.LOAD:
+                    text = event.text.split("//")[0].strip()
+                    raise self._fail(f"`{text}` may run before {self._site(str(number))}")
+
+    def _before(self, number: int) -> Iterator[Event]:
+        """All events on paths from the start to a wait's mark."""
+        seen: set[int] = set()
+        work = [0]
+        while work:
+            at = work.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            for event in self.blocks[at].events:
+                if event.kind is Kind.WAIT and int(event.detail) == number:
+                    break
+                yield event
+            else:
+                work += self.next[at]
+
+
+def _check_products(compiled: Compiled, target: Target) -> None:
+    launch, text = compiled.launch, compiled.text
+    if compiled.spills > 0:
+        raise CompileError(f"@{launch.kernel}: {compiled.spills} bytes of registers are spilled")
+    if not launch.dots:
+        return
+    unit = r"wgmma\.mma|mma\.sync|tcgen05\.mma" if target.backend == "cuda" else r"v_s?mfma"
+    if not re.search(unit, text):
+        raise CompileError(f"@{launch.kernel}: its products do not use the matrix unit")
+    if target.backend == "cuda" and launch.stages > 1 and "cp.async" not in text:
+        raise CompileError(f"@{launch.kernel}: the loads of its products are not asynchronous")

@@ -1,0 +1,145 @@
+"""Emitted kernels compiled for GPUs that are not here, and what the gate must refuse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from triton_support import cross, example
+
+import ditron as dt
+from ditron.backends.triton import compile as compiling
+from ditron.backends.triton.compiled import Compiled
+from ditron.backends.triton.gate import check_compiled
+from ditron.backends.triton.targets import TARGETS
+from ditron.errors import CompileError
+from ditron.runtime.gpu_program import TritonProgram
+from ditron.runtime.gpu_source import write_source
+
+CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("01_ag_gemm", {"m": 997, "n": 1376, "k": 520}, {"algorithm": "mesh-push"}),
+    ("01_ag_gemm", {"m": 2048, "n": 2048, "k": 1024}, {"algorithm": "mesh-in-place"}),
+    ("02_gemm_rs", {"m": 512, "n": 512, "k": 512}, {"algorithm": "mesh-push"}),
+    ("03_gemm_ar", {"m": 7, "n": 512, "k": 512}, {"algorithm": "one-shot"}),
+    ("04_mlp", {}, {"algorithm": "mesh-push"}),
+]
+
+
+def program_of(target: str, name: str, sizes: dict[str, Any], options: dict[str, Any]) -> Any:
+    chosen = dt.Options(workers=16, **options)
+    return cross(dt.compile(example(name, **sizes), target=target, options=chosen)).program
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+@pytest.mark.parametrize(("name", "sizes", "options"), CASES)
+def test_examples_compile(
+    target: str, name: str, sizes: dict[str, Any], options: dict[str, Any]
+) -> None:
+    kernels = compiling.compile_program(program_of(target, name, sizes, options))
+    assert any(kernel.launch.dots for kernel in kernels)
+
+
+@pytest.fixture(scope="module", params=["sm_90", "gfx942"])
+def gemm(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Compiled, TritonProgram]:
+    """A matmul that waits for every tile, and notifies."""
+    program = program_of(request.param, "04_mlp", {}, {"algorithm": "mesh-push"})
+    launch = next(x for x in program.launches if x.dots and x.always and x.notifies)
+    path = write_source(program.source, tmp_path_factory.mktemp("source"))
+    (compiled,) = compiling.compile_kernels(path, [launch], TARGETS[request.param])
+    return compiled, program
+
+
+def changed(compiled: Compiled, edit: Callable[[str], str]) -> Compiled:
+    form = "ptx" if "ptx" in compiled.asm else "amdgcn"
+    text = edit(compiled.text)
+    assert text != compiled.text
+    return replace(compiled, asm={form: text})
+
+
+def without(pattern: str) -> Callable[[str], str]:
+    return lambda text: re.sub(rf"^.*({pattern}).*\n", "", text, flags=re.MULTILINE)
+
+
+POLL = r"ld\.global\.\w+\.acquire|buffer_inv"
+RELEASE = r"(?:red|atom)\.global\.\w+\.release|buffer_wbl2"
+MUTANTS: dict[str, tuple[Callable[[str], str], str]] = {
+    "no wait": (without(r"(//|;) wait \d+$"), "is gone"),
+    "no notify": (without(r"(//|;) notify \d+$"), "is gone"),
+    "no poll": (without(POLL), "does not acquire"),
+    "no release": (without(RELEASE), "is not sent|is never sent"),
+    "no barriers": (without(r"bar\.sync|s_barrier"), "barrier"),
+    "poll at another scope": (
+        lambda text: re.sub(r"sys\.acquire", "gpu.acquire", text).replace(
+            "buffer_inv sc0 sc1", "buffer_inv sc1"
+        ),
+        "has scope gpu, needs sys",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_what_is_lost_is_missed(gemm: tuple[Compiled, TritonProgram], name: str) -> None:
+    compiled, program = gemm
+    target = TARGETS[program.target]
+    check_compiled(compiled, program.sites, target)
+    edit, message = MUTANTS[name]
+    with pytest.raises(CompileError, match=message):
+        check_compiled(changed(compiled, edit), program.sites, target)
+
+
+def test_a_load_before_the_wait_is_seen(gemm: tuple[Compiled, TritonProgram]) -> None:
+    compiled, program = gemm
+    load = next(
+        line
+        for line in compiled.text.splitlines()
+        if re.match(r"\s*(@\S+ )?(cp\.async\.cg|(global|buffer)_load_dwordx)", line)
+    )
+    first = r"^(\s*.*(?:ld\.global\.\w+\.acquire|buffer_inv).*)$"
+    with pytest.raises(CompileError, match="may run before"):
+        check_compiled(
+            changed(
+                compiled,
+                lambda text: re.sub(
+                    first, lambda m: f"{load}\n{m[1]}", text, count=1, flags=re.MULTILINE
+                ),
+            ),
+            program.sites,
+            TARGETS[program.target],
+        )
+
+
+def test_the_drain_of_amd_is_missed(gemm: tuple[Compiled, TritonProgram]) -> None:
+    compiled, program = gemm
+    if program.target != "gfx942":
+        pytest.skip("only there")
+    with pytest.raises(CompileError, match="a store may come after the barrier"):
+        check_compiled(changed(compiled, without("; drain$")), program.sites, TARGETS["gfx942"])
+
+
+def test_each_wait_and_notify_taken_out_of_the_source_is_missed(tmp_path: Path) -> None:
+    program = program_of("sm_90", "02_gemm_rs", CASES[2][1], CASES[2][2])
+    calls = r"^( *)(?:token \+?= wait|notify|notify_set)\(.*\)$"
+    lines = program.source.splitlines()
+    found = [i for i, line in enumerate(lines) if re.match(calls, line)]
+    assert len(found) > 3
+    for i in found:
+        keep = re.sub(calls, r"\1token = 0", lines[i])
+        source = "\n".join([*lines[:i], keep, *lines[i + 1 :]]) + "\n"
+        launch = _launch_at(program, i)
+        path = write_source(source, tmp_path)
+        (compiled,) = compiling.compile_kernels(path, [launch], TARGETS["sm_90"])
+        with pytest.raises(CompileError, match="is gone"):
+            check_compiled(compiled, program.sites, TARGETS["sm_90"])
+
+
+def _launch_at(program: TritonProgram, line: int) -> Any:
+    """The launch of the kernel that a line of the source is in."""
+    before = "\n".join(program.source.splitlines()[:line])
+    name = re.findall(r"^def (\w+)\(", before, re.MULTILINE)[-1]
+    return next(x for x in program.launches if x.kernel == name)
