@@ -37,6 +37,7 @@ from ditron.builder.layers import embedding, rms_norm, rope, softmax
 from ditron.builder.memory import Buffer, Signals, View
 from ditron.builder.task import Program
 from ditron.builder.value import Value, add, cast, exp, gelu, matmul, mul, relu, silu, sub
+from ditron.builder.views import concat, reshape, slice, split, transpose, update  # noqa: A004
 from ditron.errors import DitronError
 from ditron.plan.dtypes import DType, bf16, f16, f32, i32, i64
 from ditron.plan.dtypes import bool_ as bool  # noqa: A004 - the public name, as torch has it
@@ -76,6 +77,7 @@ __all__ = [
     "call",
     "cast",
     "compile",
+    "concat",
     "embedding",
     "errors",
     "exp",
@@ -91,13 +93,18 @@ __all__ = [
     "redistribute",
     "reduce_scatter",
     "relu",
+    "reshape",
     "rms_norm",
     "rope",
     "shard",
     "shift",
     "silu",
+    "slice",
     "softmax",
+    "split",
     "sub",
+    "transpose",
+    "update",
 ]
 
 

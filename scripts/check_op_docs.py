@@ -23,6 +23,8 @@ NOT_COMPUTING = frozenset(
         "task.program",
         "task.input",
         "task.weight",
+        "task.state",
+        "task.scalar",
         "task.output",
         "core.func",
         "core.load",

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Self
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ditron.builder.arguments import as_mesh, as_name, as_placements, as_shape, at_user_line
+from ditron.builder.arguments import (
+    as_index,
+    as_mesh,
+    as_name,
+    as_placements,
+    as_shape,
+    at_user_line,
+)
 from ditron.builder.core import distinct_kernel
 from ditron.builder.value import Value, program_of
 from ditron.errors import PlacementError, ProgramError
@@ -24,8 +31,8 @@ from ditron.ir import core, task
 from ditron.ir.attrs import TensorType
 from ditron.ir.locations import caller_loc
 from ditron.plan.callsite import user_line
-from ditron.plan.dtypes import DType, as_dtype
-from ditron.plan.placement import Mesh, Partial, Placement, show
+from ditron.plan.dtypes import DType, Kind, as_dtype
+from ditron.plan.placement import Mesh, Partial, Placement, Replicate, show
 from ditron.plan.spec import TensorSpec, check_spec
 
 if TYPE_CHECKING:
@@ -60,6 +67,7 @@ class Program:
         self._state = _State.NEW
         self._taken: dict[str, str] = {}
         self._outputs: dict[SSAValue, str] = {}
+        self._overwritten: dict[SSAValue, str] = {}
         self.kernels: dict[str, core.FuncOp] = {}
         self._op = task.ProgramOp(name, mesh)
         self._op.location = caller_loc()
@@ -114,6 +122,45 @@ class Program:
             self.append(op, name)
             return Value(self, op.result, name)
 
+    def state(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: DType | torch.dtype,
+        placements: Placement | Sequence[Placement],
+    ) -> Value:
+        """A tensor that is kept from run to run, zeros at first; `dt.update` writes to it."""
+        with at_user_line():
+            spec = self._source(name, "state", shape, dtype, placements)
+            op = task.StateOp(name, TensorType.of(spec))
+            self.append(op, name)
+            return Value(self, op.result, name)
+
+    def scalar(
+        self,
+        name: str,
+        dtype: DType | torch.dtype,
+        max: int | None = None,  # noqa: A002 - the public name
+    ) -> Value:
+        """A number that every run is given, such as a position: a tensor of shape (1,), replicated.
+
+        With `max` it is an integer of 0 to `max`, and may say where a slice or update begins.
+        """
+        with at_user_line():
+            everywhere = [Replicate()] * len(self.mesh.axes)
+            element = as_dtype(dtype)
+            most = None if max is None else as_index(max, f'the max of scalar "{name}"')
+            if most is not None and (element.kind is not Kind.INT or most < 0):
+                message = (
+                    f'scalar "{name}" with a max is an integer of 0 or more, got {element} and'
+                    f" max={most}"
+                )
+                raise ProgramError(message)
+            spec = self._source(name, "scalar", (1,), element, everywhere)
+            op = task.ScalarOp(name, TensorType.of(spec), most)
+            self.append(op, name)
+            return Value(self, op.result, name)
+
     def output(self, name: str, value: Value) -> None:
         """A tensor that every run returns; partial sums come back summed."""
         with at_user_line():
@@ -145,12 +192,15 @@ class Program:
         return distinct_kernel(self.kernels, func, {self.name})
 
     def reference(
-        self, inputs: Mapping[str, torch.Tensor], *, compute: torch.dtype | None = None
+        self, inputs: Mapping[str, torch.Tensor | float], *, compute: torch.dtype | None = None
     ) -> dict[str, torch.Tensor]:
         """The program on global tensors by torch alone, on this process.
 
+        Returns every output by name, and what every state holds afterwards.
+
         Args:
-            inputs: every input and weight by name, whole.
+            inputs: every input, weight and scalar by name, whole; states that are not given are
+                zeros.
             compute: float32 (the default) rounds once an op; float64 does not round at all.
 
         Raises:
@@ -207,6 +257,12 @@ class Program:
     def append(self, op: Operation, hint: str) -> None:
         """Append an op, with the user's line as its location."""
         op.location = caller_loc()
+        for operand in op.operands:
+            if (update := self._overwritten.get(operand)) is not None:
+                message = f"what the state held before {update} is gone: use what update returned"
+                raise ProgramError(message)
+        if isinstance(op, task.ComputeOp) and op.overwritten is not None:
+            self._overwritten[op.overwritten] = f"the update at {user_line()}"
         for result in op.results:
             result.name_hint = _NO_HINT.sub("_", hint)
         self._op.body.block.add_op(op)

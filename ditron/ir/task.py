@@ -1,7 +1,7 @@
 """The task dialect: a program on distributed tensors, in SSA form.
 
 One op per operation of the user's program, on tensors with global shapes; what each op makes of its
-operands is in `ditron.plan.spec`. Every op is pure, so dead code may go.
+operands is in `ditron.plan.spec`. Every op but `task.update` is pure, so dead code may go.
 """
 
 from __future__ import annotations
@@ -42,9 +42,20 @@ from ditron.ir.task_program import (
     InputOp,
     OutputOp,
     ProgramOp,
+    PureOp,
+    ScalarOp,
     SourceOp,
+    StateOp,
     WeightOp,
     spec_of,
+)
+from ditron.ir.task_views import (
+    ConcatOp,
+    ReshapeOp,
+    SliceOp,
+    TransposeOp,
+    UpdateOp,
+    find_state,
 )
 from ditron.plan.spec import TensorSpec
 
@@ -60,6 +71,7 @@ __all__ = [
     "CastOp",
     "CollectiveOp",
     "ComputeOp",
+    "ConcatOp",
     "EmbeddingOp",
     "ExpOp",
     "GeluOp",
@@ -69,20 +81,28 @@ __all__ = [
     "OutputOp",
     "PointwiseOp",
     "ProgramOp",
+    "PureOp",
     "ReduceScatterOp",
     "ReluOp",
+    "ReshapeOp",
     "RmsNormOp",
     "RopeOp",
+    "ScalarOp",
     "ShardOp",
     "ShiftOp",
     "SiluOp",
+    "SliceOp",
     "SoftmaxOp",
     "SourceOp",
+    "StateOp",
     "SubOp",
     "Task",
     "TensorSpec",
+    "TransposeOp",
     "UnaryOp",
+    "UpdateOp",
     "WeightOp",
+    "find_state",
     "move_op",
     "spec_of",
 ]
@@ -90,9 +110,10 @@ __all__ = [
 Task = Dialect(
     "task",
     [
-        *(ProgramOp, InputOp, WeightOp, OutputOp),
+        *(ProgramOp, InputOp, WeightOp, StateOp, ScalarOp, OutputOp),
         *(MatmulOp, AddOp, SubOp, MulOp, SiluOp, GeluOp, ReluOp, ExpOp, CastOp, CallOp),
         *(RmsNormOp, SoftmaxOp, RopeOp, EmbeddingOp),
+        *(SliceOp, ReshapeOp, TransposeOp, ConcatOp, UpdateOp),
         *(AllGatherOp, ReduceScatterOp, AllReduceOp, AllToAllOp, BroadcastOp, ShiftOp, ShardOp),
     ],
     [MeshAttr, PlacementsAttr, TensorType, ChoiceAttr, CutsAttr],

@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ditron.ir import core
 from ditron.ir.attrs import TensorType
-from ditron.ir.task_program import TAIL, CommonArgs, ComputeOp, build, scope_of, spec_of
+from ditron.ir.task_program import TAIL, CommonArgs, PureOp, build, scope_of, spec_of
 from ditron.plan import calls
 from ditron.plan.calls import Cuts
 from ditron.plan.placement import Scope
@@ -51,7 +51,7 @@ class CutsAttr(Data[tuple[Cuts, ...]]):
 
 
 @irdl_op_definition
-class CallOp(ComputeOp):
+class CallOp(PureOp):
     """Run a `core.func` on each tile of the result; its last view is the result's tile.
 
     `%h = task.call @bias_gelu(%x, %b) cuts <[0, 1], [1]> : ...`: operand i is the kernel's view i,

@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
 from ditron.ir.attrs import TensorType
-from ditron.ir.task_program import TAIL, CommonArgs, ComputeOp, build, scope_of, spec_of
+from ditron.ir.task_program import TAIL, CommonArgs, PureOp, build, scope_of, spec_of
 from ditron.plan import spec_collectives as rules
 from ditron.plan.moves import Move
 from ditron.plan.placement import Mesh, Scope, Shard
@@ -25,7 +25,7 @@ _INDEX = IntegerAttr.constr(i64)
 _TYPES = "type($operand) `->` type($result)"
 
 
-class AxisOp(ComputeOp, ABC):
+class AxisOp(PureOp, ABC):
     """An op over one mesh axis."""
 
     operand = operand_def(TensorType)

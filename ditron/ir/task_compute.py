@@ -16,7 +16,7 @@ from ditron.ir.task_program import (
     TAIL,
     UNARY_FORMAT,
     CommonArgs,
-    ComputeOp,
+    PureOp,
     build,
     scope_of,
     spec_of,
@@ -29,7 +29,7 @@ from ditron.plan.spec import TensorSpec
 
 
 @irdl_op_definition
-class MatmulOp(ComputeOp):
+class MatmulOp(PureOp):
     """`a @ b` in float32: a [..., M, K], b [..., K, N], or [..., N, K] under `transpose_b`."""
 
     name = "task.matmul"
@@ -64,7 +64,7 @@ class MatmulOp(ComputeOp):
         return matmul_rule(*ndims, transpose_b=self.transpose_b is not None)
 
 
-class PointwiseOp(ComputeOp, ABC):
+class PointwiseOp(PureOp, ABC):
     """A function of elements; size-1 dimensions of operands broadcast."""
 
     def __init__(self, *operands: SSAValue, **common: Unpack[CommonArgs]) -> None:
@@ -151,7 +151,7 @@ class ExpOp(UnaryOp):
 
 
 @irdl_op_definition
-class CastOp(ComputeOp):
+class CastOp(PureOp):
     """The same elements in the result's dtype."""
 
     name = "task.cast"

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def
 
 from ditron.ir.attrs import TensorType
-from ditron.ir.task_program import TAIL, CommonArgs, ComputeOp, build, scope_of, spec_of
+from ditron.ir.task_program import TAIL, CommonArgs, PureOp, build, scope_of, spec_of
 from ditron.plan import spec_layers as rules
 from ditron.plan.placement import Scope
 from ditron.plan.placement_rules import Rule
@@ -19,7 +19,7 @@ from ditron.plan.spec import TensorSpec
 
 
 @irdl_op_definition
-class RmsNormOp(ComputeOp):
+class RmsNormOp(PureOp):
     """`x / sqrt(mean(x * x) + eps) * gain` along the last dimension, in float32, rounded once."""
 
     name = "task.rms_norm"
@@ -55,7 +55,7 @@ class RmsNormOp(ComputeOp):
 
 
 @irdl_op_definition
-class SoftmaxOp(ComputeOp):
+class SoftmaxOp(PureOp):
     """`exp(x - max(x)) / sum(exp(x - max(x)))` along `dim`, in float32, rounded once."""
 
     name = "task.softmax"
@@ -81,7 +81,7 @@ class SoftmaxOp(ComputeOp):
 
 
 @irdl_op_definition
-class RopeOp(ComputeOp):
+class RopeOp(PureOp):
     """`x * cos + turned(x) * sin`; `turned` swaps the last dimension's halves, minus the second."""
 
     name = "task.rope"
@@ -110,7 +110,7 @@ class RopeOp(ComputeOp):
 
 
 @irdl_op_definition
-class EmbeddingOp(ComputeOp):
+class EmbeddingOp(PureOp):
     """Rows of `table` [V, D] by `ids`; an id that is not in 0..V-1 makes a row of zeros."""
 
     name = "task.embedding"

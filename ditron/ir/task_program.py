@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
-from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolNameConstraint, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -31,7 +31,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ditron.errors import MeshError, ProgramError
 from ditron.ir.attrs import ChoiceAttr, MeshAttr, TensorType
-from ditron.plan.placement import Mesh, Scope
+from ditron.plan.dtypes import Kind
+from ditron.plan.placement import Mesh, Replicate, Scope
 from ditron.plan.placement_rules import Rule
 from ditron.plan.spec import TensorSpec
 
@@ -69,6 +70,16 @@ class ProgramOp(IRDLOperation):
         return (op for op in self.body.block.ops if isinstance(op, InputOp | WeightOp))
 
     @property
+    def states(self) -> Iterator[StateOp]:
+        """States, in program order."""
+        return (op for op in self.body.block.ops if isinstance(op, StateOp))
+
+    @property
+    def scalars(self) -> Iterator[ScalarOp]:
+        """Run-time numbers, in program order."""
+        return (op for op in self.body.block.ops if isinstance(op, ScalarOp))
+
+    @property
     def outputs(self) -> Iterator[OutputOp]:
         """Outputs, in program order."""
         return (op for op in self.body.block.ops if isinstance(op, OutputOp))
@@ -79,7 +90,7 @@ class ProgramOp(IRDLOperation):
         outputs: list[SSAValue] = []
         for op in self.body.block.ops:
             match op:
-                case SourceOp():
+                case SourceOp() | ScalarOp():
                     names.append(op.tensor_name.data)
                     if not op.result.type.placements:
                         message = f'input "{op.tensor_name.data}" needs placements'
@@ -94,6 +105,7 @@ class ProgramOp(IRDLOperation):
                     raise VerifyException(message)
             _verify_axes(op, axes)
         _verify_tensors(names, outputs)
+        _verify_overwritten(self.body.block)
 
 
 def _verify_axes(op: Operation, axes: int) -> None:
@@ -114,6 +126,17 @@ def _verify_tensors(names: Sequence[str], outputs: Sequence[SSAValue]) -> None:
     if len(set(outputs)) < len(outputs):
         message = "a value is output twice"
         raise VerifyException(message)
+
+
+def _verify_overwritten(block: Block) -> None:
+    """A state is one buffer, so what it held before an update cannot be read after it."""
+    gone: set[SSAValue] = set()
+    for op in block.ops:
+        if not gone.isdisjoint(op.operands):
+            message = f"{op.name} reads a state as it was before it was updated"
+            raise VerifyException(message)
+        if isinstance(op, ComputeOp) and (overwritten := op.overwritten) is not None:
+            gone.add(overwritten)
 
 
 class SourceOp(IRDLOperation, ABC):
@@ -141,6 +164,50 @@ class WeightOp(SourceOp):
     """`%w = task.weight "w" : !t`: bound once, kept between runs."""
 
     name = "task.weight"
+
+
+@irdl_op_definition
+class StateOp(SourceOp):
+    """`%k = task.state "k" : !t`: what it held after the last run; zeros at first."""
+
+    name = "task.state"
+
+
+@irdl_op_definition
+class ScalarOp(IRDLOperation):
+    """`%p = task.scalar "pos" max 4095 : !task.tensor<1xi32, [replicate]>`: passed by each run.
+
+    A number of 0 to `max`, where it says where a slice or update begins; else any number.
+    """
+
+    name = "task.scalar"
+
+    tensor_name = prop_def(StringAttr, prop_name="name")
+    max_attr = opt_prop_def(IntegerAttr.constr(i64), prop_name="max")
+    result = result_def(TensorType)
+
+    traits = traits_def(HasParent(ProgramOp))
+    assembly_format = "$name (`max` $max^)? attr-dict `:` type($result)"
+
+    def __init__(self, name: str, result_type: TensorType, most: int | None = None) -> None:
+        bound = None if most is None else IntegerAttr(most, i64)
+        super().__init__(
+            properties={"name": StringAttr(name), "max": bound}, result_types=[result_type]
+        )
+
+    @property
+    def most(self) -> int | None:
+        """The largest number that it may be."""
+        return self.max_attr.value.data if self.max_attr is not None else None
+
+    def verify_(self) -> None:
+        spec = self.result.type.spec
+        if spec.shape != (1,) or any(p != Replicate() for p in spec.placements):
+            message = f"a scalar has shape (1,) and is replicated, got {self.result.type}"
+            raise VerifyException(message)
+        if self.most is not None and (spec.kind is not Kind.INT or self.most < 0):
+            message = f"a scalar with max is an integer of 0 or more, got {self.result.type}"
+            raise VerifyException(message)
 
 
 @irdl_op_definition
@@ -180,7 +247,12 @@ class ComputeOp(IRDLOperation, ABC):
     choice = opt_prop_def(ChoiceAttr)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure(), HasParent(ProgramOp))
+    traits = traits_def(HasParent(ProgramOp))
+
+    @property
+    def overwritten(self) -> SSAValue | None:
+        """The state that the op writes over, if it does."""
+        return None
 
     @abstractmethod
     def infer_from(self, operands: Sequence[TensorSpec], scope: Scope) -> TensorSpec:
@@ -223,6 +295,12 @@ class ComputeOp(IRDLOperation, ABC):
     def label(self) -> str:
         """The user's name, else the op's."""
         return self.op_name.data if self.op_name else self.name.partition(".")[2]
+
+
+class PureOp(ComputeOp, ABC):
+    """An op that does nothing but make its result."""
+
+    traits = traits_def(Pure())
 
 
 def spec_of(value: SSAValue) -> TensorSpec:

@@ -197,6 +197,10 @@ class Scope:
         """With these names where there are none."""
         return self if self.names else Scope(self.mesh, names)
 
+    def first(self, count: int) -> Scope:
+        """Of the first operands alone."""
+        return Scope(self.mesh, self.names[:count])
+
     def over(self, axis: int) -> str:
         """`, axis="tp"` where a call has to say it: on a mesh with several axes."""
         if self.mesh is None or len(self.mesh.axes) == 1:

@@ -37,11 +37,13 @@ class Rule:
         op: its name in messages.
         on_axis: the result's placement on an axis, from the operands' on that axis.
         becomes: for each operand, which dimension of the result each of its own is; None: none.
+        fixed: operands that must stay as they lie.
     """
 
     op: str
     on_axis: AxisRule
     becomes: tuple[tuple[int | None, ...], ...]
+    fixed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def find_mends(rule: Rule, operands: Sequence[Placements]) -> list[tuple[Mend, .
     for axis in reversed(range(len(operands[0]))):
         here = tuple(p[axis] for p in operands)
         if rule.on_axis(here) is None:
-            return list(_ways(rule, operands, axis)) or [_whole(operands, axis)]
+            return list(_ways(rule, operands, axis)) or [_whole(rule, operands, axis)]
     return _joins(rule, operands, _results(rule, operands))
 
 
@@ -98,6 +100,8 @@ def _ways(rule: Rule, operands: Sequence[Placements], axis: int) -> Iterator[tup
     here = tuple(p[axis] for p in operands)
     found: list[tuple[int, Mend]] = []
     for i, placements in enumerate(operands):
+        if i in rule.fixed:
+            continue
         others_cut = any(isinstance(p, Shard) for j, p in enumerate(here) if j != i)
         for move in moves(placements, axis, len(rule.becomes[i])):
             if rule.on_axis((*here[:i], move.after, *here[i + 1 :])) is not None:
@@ -121,9 +125,10 @@ def _preference(move: Move, *, others_cut: bool) -> int:
             return 0
 
 
-def _whole(operands: Sequence[Placements], axis: int) -> tuple[Mend, ...]:
-    """Every operand made whole on an axis, which always fits."""
-    return tuple(Mend(i, move) for i, p in enumerate(operands) for move in _undo(p, axis))
+def _whole(rule: Rule, operands: Sequence[Placements], axis: int) -> tuple[Mend, ...]:
+    """Every operand that may move made whole on an axis, which always fits."""
+    moving = ((i, p) for i, p in enumerate(operands) if i not in rule.fixed)
+    return tuple(Mend(i, move) for i, p in moving for move in _undo(p, axis))
 
 
 def _undo(placements: Placements, axis: int) -> Iterator[Move]:

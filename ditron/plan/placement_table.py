@@ -119,3 +119,50 @@ def embedding_rule(ndim: int) -> Rule:
     for dim in range(ndim):
         table[Shard(dim), _R] = Shard(dim)
     return Rule("embedding", table.get, (tuple(range(ndim)), (None, ndim)))
+
+
+def slice_rule(ndim: int, dim: int, *, numbers: int = 0) -> Rule:
+    """A part of `dim`, which is whole, from where `numbers` of R say: any other placement stays."""
+
+    def rule(operands: tuple[Placement, ...]) -> Placement | None:
+        have, *others = operands
+        return have if have != Shard(dim) and all(other == _R for other in others) else None
+
+    becomes = tuple(d if d != dim else None for d in range(ndim))
+    return Rule("slice", rule, (becomes, *[(None,)] * numbers))
+
+
+def update_rule(ndim: int, dim: int, *, numbers: int = 0) -> Rule:
+    """The state stays as it lies; the value lies alike, or is R, and is R where `dim` is cut."""
+
+    def rule(operands: tuple[Placement, ...]) -> Placement | None:
+        state, value, *others = operands
+        if state == _P or value in (_P, Shard(dim)) or any(other != _R for other in others):
+            return None
+        return state if value in (state, _R) else None
+
+    written = tuple(d if d != dim else None for d in range(ndim))
+    becomes = (tuple(range(ndim)), written, *[(None,)] * numbers)
+    return Rule("update", rule, becomes, fixed=(0,))
+
+
+def transpose_rule(ndim: int, first: int, second: int) -> Rule:
+    """Any placement; shards change places with the dimensions."""
+    becomes = list(range(ndim))
+    becomes[first], becomes[second] = second, first
+
+    def rule(operands: tuple[Placement, ...]) -> Placement | None:
+        (have,) = operands
+        return Shard(becomes[have.dim]) if isinstance(have, Shard) else have
+
+    return Rule("transpose", rule, (tuple(becomes),))
+
+
+def concat_rule(count: int, ndim: int, dim: int) -> Rule:
+    """Equal placements, with `dim` whole, or replicas beside one; P only of P."""
+
+    def rule(operands: tuple[Placement, ...]) -> Placement | None:
+        return None if Shard(dim) in operands else _together(operands, linear=True)
+
+    becomes = tuple(d if d != dim else None for d in range(ndim))
+    return Rule("concat", rule, (becomes,) * count)

@@ -13,83 +13,39 @@ from typing import Any
 import torch
 from xdsl.ir import SSAValue
 
-from ditron.errors import InputError
 from ditron.ir import task
 from ditron.plan.dtypes import DTYPES, Kind
 from ditron.plan.placement import Mesh, cutting_axes, shard_size
 from ditron.plan.spec import TensorSpec
+from ditron.runtime.inputs import Tensors, check_inputs
+from ditron.runtime.inputs import check_tensors as check_tensors
+from ditron.runtime.inputs import torch_dtype as torch_dtype
 from ditron.runtime.kernel_reference import run_kernel
-
-Tensors = dict[str, torch.Tensor]
 
 
 def reference(
     program: task.ProgramOp,
-    inputs: Mapping[str, torch.Tensor],
+    inputs: Mapping[str, torch.Tensor | float],
     compute: torch.dtype = torch.float32,
 ) -> Tensors:
     """Run a program on whole tensors.
 
     Args:
         program: what to run.
-        inputs: every input and weight by name: global shape, the program's dtype.
+        inputs: every input, weight and scalar by name: global shape, the program's dtype; scalars
+            may be plain numbers. States may be given too; they are zeros otherwise.
         compute: float32 computes each op in float32 and rounds its result once to the op's dtype;
             float64 never rounds, and returns float64.
 
     Returns:
-        Every output by name.
+        Every output by name, and what every state holds afterwards.
 
     Raises:
         InputError: tensors that do not fit the program.
     """
-    check_inputs(program, inputs)
+    tensors = check_inputs(program, inputs)
     with torch.no_grad():
-        return _run(program, inputs, compute)
-
-
-def check_inputs(program: task.ProgramOp, inputs: Mapping[str, torch.Tensor]) -> None:
-    """Names, shapes and dtypes must be exactly the program's.
-
-    Raises:
-        InputError: they are not.
-    """
-    specs = {op.tensor_name.data: task.spec_of(op.result) for op in program.inputs}
-    check_tensors(program.program_name, "input", specs, inputs)
-
-
-def check_tensors(
-    program: str, what: str, specs: Mapping[str, TensorSpec], given: Mapping[str, torch.Tensor]
-) -> None:
-    """Tensors must be exactly those that the specs describe.
-
-    Raises:
-        InputError: a name is missing or unknown, or a shape or dtype is another.
-    """
-    if given.keys() != specs.keys():
-        missing = ", ".join(sorted(specs.keys() - given.keys())) or "none"
-        unknown = ", ".join(sorted(given.keys() - specs.keys())) or "none"
-        message = (
-            f'program "{program}" takes {what}s {", ".join(specs) or "none"};'
-            f" missing: {missing}, unknown: {unknown}"
-        )
-        raise InputError(message)
-    for name, spec in specs.items():
-        tensor = given[name]
-        if not isinstance(tensor, torch.Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(
-                f'{what} "{name}" should be a torch tensor, got {type(tensor).__name__}'
-            )
-        if tuple(tensor.shape) != spec.shape or tensor.dtype != torch_dtype(spec.dtype):
-            message = (
-                f'{what} "{name}" should have shape {spec.shape} and dtype'
-                f" {torch_dtype(spec.dtype)}, got {tuple(tensor.shape)} and {tensor.dtype}"
-            )
-            raise InputError(message)
-
-
-def torch_dtype(dtype: str) -> torch.dtype:
-    """Torch's dtype of a ditron dtype's name."""
-    return getattr(torch, DTYPES[dtype].torch_name)
+        return _run(program, tensors, compute)
 
 
 def _run(
@@ -97,9 +53,10 @@ def _run(
 ) -> Tensors:
     values: dict[SSAValue, torch.Tensor] = {}
     outputs: Tensors = {}
+    held: Tensors = {}
     for op in program.body.block.ops:
         match op:
-            case task.InputOp() | task.WeightOp():
+            case task.SourceOp() | task.ScalarOp():
                 values[op.result] = inputs[op.tensor_name.data]
             case task.OutputOp():
                 outputs[op.tensor_name.data] = values[op.operand].clone()
@@ -112,7 +69,11 @@ def _run(
                 values[op.result] = _round(result, task.spec_of(op.result), compute)
             case _:
                 pass  # the verifier lets nothing else into a program
-    return outputs
+        if isinstance(op, task.StateOp):
+            held[op.tensor_name.data] = values[op.result]
+        elif isinstance(op, task.UpdateOp):
+            held[task.find_state(op.state).tensor_name.data] = values[op.result]
+    return outputs | {name: state.clone() for name, state in held.items()}
 
 
 def _widen(value: torch.Tensor, compute: torch.dtype) -> torch.Tensor:
@@ -130,23 +91,43 @@ def _compute(op: task.ComputeOp, operands: list[torch.Tensor]) -> torch.Tensor:
 
 def _properties(op: task.ComputeOp) -> dict[str, Any]:
     """What an op's function takes besides its operands."""
+    found: dict[str, Any] = {}
     match op:
         case task.MatmulOp():
-            return {"transpose_b": op.transpose_b is not None}
+            found = {"transpose_b": op.transpose_b is not None}
         case task.RmsNormOp():
-            return {"eps": op.eps}
-        case task.SoftmaxOp():
-            return {"dim": op.dim_index}
+            found = {"eps": op.eps}
+        case task.SoftmaxOp() | task.ConcatOp():
+            found = {"dim": op.dim_index}
+        case task.SliceOp():
+            size = task.spec_of(op.result).shape[op.dim_index]
+            found = {"dim": op.dim_index, "offset": op.at, "size": size}
+        case task.UpdateOp():
+            found = {"dim": op.dim_index, "offset": op.at}
+        case task.ReshapeOp():
+            found = {"shape": task.spec_of(op.result).shape}
+        case task.TransposeOp():
+            found = {"dims": op.dims}
+        case task.CollectiveOp():
+            found = _moved(op)
+        case _:
+            pass
+    return found
+
+
+def _moved(op: task.CollectiveOp) -> dict[str, Any]:
+    """For the collectives that change the global tensor."""
+    spec, mesh, axis = task.spec_of(op.operand), mesh_of(op), op.axis.data
+    match op:
         case task.BroadcastOp():
-            size = task.spec_of(op.operand).shape[op.dim_index]
-            full = shard_size(size, mesh_of(op).size(op.axis.data))
+            size = spec.shape[op.dim_index]
+            start = min(op.root_index * shard_size(size, mesh.size(axis)), size)
             kept = task.spec_of(op.result).shape[op.dim_index]
-            return {"dim": op.dim_index, "start": min(op.root_index * full, size), "size": kept}
+            return {"dim": op.dim_index, "start": start, "size": kept}
         case task.ShiftOp():
-            mesh = mesh_of(op)
-            axes = cutting_axes(task.spec_of(op.operand).placements, op.dim_index)
-            index = axes.index(mesh.index(op.axis.data))
-            cuts = tuple(mesh.sizes[axis] for axis in axes)
+            axes = cutting_axes(spec.placements, op.dim_index)
+            cuts = tuple(mesh.sizes[cut] for cut in axes)
+            index = axes.index(mesh.index(axis))
             return {"dim": op.dim_index, "by": op.steps, "cuts": cuts, "index": index}
         case _:
             return {}
@@ -238,6 +219,46 @@ def embedding(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
     return torch.where(known[..., None], table[torch.where(known, ids, 0)], 0)
 
 
+def slice(  # noqa: A001 - the op's name
+    x: torch.Tensor, position: torch.Tensor | None = None, *, dim: int, offset: int, size: int
+) -> torch.Tensor:
+    """`size` elements of `dim` from `offset`, plus the position, on."""
+    return x.narrow(dim, _start(position, offset), size)
+
+
+def update(
+    state: torch.Tensor,
+    value: torch.Tensor,
+    position: torch.Tensor | None = None,
+    *,
+    dim: int,
+    offset: int,
+) -> torch.Tensor:
+    """The state with the value written over `dim` from `offset`, plus the position, on."""
+    result = state.clone()
+    result.narrow(dim, _start(position, offset), value.shape[dim]).copy_(value)
+    return result
+
+
+def _start(position: torch.Tensor | None, offset: int) -> int:
+    return offset if position is None else offset + int(position)
+
+
+def reshape(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """The same elements in row-major order."""
+    return x.reshape(shape)
+
+
+def transpose(x: torch.Tensor, dims: tuple[int, int]) -> torch.Tensor:
+    """Two dimensions change places."""
+    return x.transpose(*dims)
+
+
+def concat(*values: torch.Tensor, dim: int) -> torch.Tensor:
+    """The values one after the other along `dim`."""
+    return torch.cat(values, dim)
+
+
 def constant(number: float, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """One number in every place."""
     return torch.full(shape, number, dtype=dtype)
@@ -307,6 +328,11 @@ _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "task.softmax": softmax,
     "task.rope": rope,
     "task.embedding": embedding,
+    "task.slice": slice,
+    "task.update": update,
+    "task.reshape": reshape,
+    "task.transpose": transpose,
+    "task.concat": concat,
     "task.all_gather": all_gather,
     "task.reduce_scatter": reduce_scatter,
     "task.all_reduce": all_reduce,
