@@ -30,7 +30,7 @@ from ditron.ir.dominance import check_dominance
 from ditron.pipelines import default_pipeline, device_pipeline, transport_pipeline
 from ditron.plan.machine import Machine, load_machine
 from ditron.plan.options import Options
-from ditron.plan.tables import Plan, Role
+from ditron.plan.tables import Role
 from ditron.stages import Stages
 
 BACKENDS: dict[str, Backend] = {"cpu": CPU, **GPUS}
@@ -54,6 +54,10 @@ def compile(  # noqa: A001 - the public name, as torch has it
         OptionError: an unknown target, or a choice that the program or machine cannot follow.
         ProofError: the plan is not right; the message is the counterexample.
     """
+    if not isinstance(program, Program | DeviceProgram):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"compile takes a dt.Program, got {type(program).__name__}")
+    if not isinstance(options, Options | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"options are a dt.Options, got {type(options).__name__}")
     if target not in BACKENDS:
         raise OptionError(f"no target {target!r}; there is {', '.join(BACKENDS)}")
     backend = BACKENDS[target]
@@ -75,7 +79,7 @@ def compile(  # noqa: A001 - the public name, as torch has it
         _run_passes(module, lowering)
     built = backend.build(module, plan, options.wait_bound_s)
     stages = Stages(source, [*passes, *lowering])
-    tensors = _tensors(program, plan)
+    tensors = _tensors(program)
     return Executable(stages, plan, report, built.source, built.executor, program.mesh, tensors)
 
 
@@ -121,15 +125,14 @@ def _no_gc() -> Generator[None]:
             gc.enable()
 
 
-def _tensors(program: Program | DeviceProgram, plan: Plan) -> Iterator[BoundTensor]:
+def _tensors(program: Program | DeviceProgram) -> Iterator[BoundTensor]:
     if isinstance(program, DeviceProgram):
         for name, (role, spec) in program.tensors.items():
-            yield BoundTensor(name, spec, name, role)
+            yield BoundTensor(name, spec, role)
         return
     source = task_program(program.ir)
-    outputs = [b.name for b in plan.buffers if b.role is Role.OUTPUT]
     for op in source.inputs:
         role = Role.WEIGHT if isinstance(op, task.WeightOp) else Role.INPUT
-        yield BoundTensor(op.tensor_name.data, task.spec_of(op.result), op.tensor_name.data, role)
-    for op, buffer in zip(source.outputs, outputs, strict=True):
-        yield BoundTensor(op.tensor_name.data, task.spec_of(op.operand), buffer, Role.OUTPUT)
+        yield BoundTensor(op.tensor_name.data, task.spec_of(op.result), role)
+    for op in source.outputs:
+        yield BoundTensor(op.tensor_name.data, task.spec_of(op.operand), Role.OUTPUT)

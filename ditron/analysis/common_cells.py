@@ -90,16 +90,16 @@ class CommonCells:
             yield self._bound(rows[name], op.result, name)
 
     def _bind_outputs(self) -> Iterator[Bound]:
-        rows = [i for i, b in enumerate(self.plan.buffers) if b.role is Role.OUTPUT]
-        outputs = list(self.program.outputs)
-        if len(rows) != len(outputs):
+        rows = {b.name: i for i, b in enumerate(self.plan.buffers) if b.role is Role.OUTPUT}
+        outputs = {op.tensor_name.data: op.operand for op in self.program.outputs}
+        if rows.keys() != outputs.keys():
             message = (
-                f"plan {self.plan.name} has {len(rows)} output buffers, the program"
-                f" {len(outputs)} outputs"
+                f"plan {self.plan.name} has output buffers {', '.join(sorted(rows)) or 'none'}, the"
+                f" program outputs {', '.join(sorted(outputs)) or 'none'}"
             )
             raise PlanError(message, op_location(self.program))
-        for row, op in zip(rows, outputs, strict=True):
-            yield self._bound(row, op.operand, op.tensor_name.data)
+        for name, value in outputs.items():
+            yield self._bound(rows[name], value, name)
 
     def _bound(self, row: int, value: SSAValue, name: str) -> Bound:
         parts = shards(task.spec_of(value), self.program.mesh)

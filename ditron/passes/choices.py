@@ -94,7 +94,9 @@ class Chooser:
         spec = task.spec_of(op.operand)
         dim, ranks = op.dim_index or 0, self._mesh.size(op.axis.data)
         shape = list(local_shape(spec, self._mesh))
-        if kind != "all_gather":
+        if isinstance(op, task.AllToAllOp):
+            dim = op.split_index
+        if kind in ("reduce_scatter", "all_reduce", "all_to_all"):
             shape[dim] = shard_size(shape[dim], ranks)
         rows = shape.pop(dim) if shape else 1
         columns = math.prod(shape)
@@ -160,7 +162,7 @@ class Chooser:
     def _choice(self, question: Question, answers: tuple[Priced, ...]) -> ChoiceAttr:
         best = answers[0].candidate
         second = runner_up(answers)
-        adds, multiplies = question.kind != "all_gather", bool(question.products)
+        adds, multiplies = question.adds, bool(question.products)
         prediction = Prediction(ns(answers[0].us))
         if second is not None:
             prediction = replace(
@@ -187,7 +189,7 @@ class Chooser:
             row_bytes = question.shape[1] * DTYPE_BYTES[question.dtype]
             chunk = chunk_rows(question.shape[0], row_bytes, self._machine.chunk_bytes)
         tile = question.fixed.reduce_tile or self._machine.reduce_tile
-        return ChoiceAttr.get(*possible[0], chunk, tile)
+        return ChoiceAttr.get(*possible[0], chunk, tile if question.adds else ())
 
     def _choose_tile(self, op: task.ComputeOp) -> None:
         group = self._groups[op]
@@ -230,8 +232,7 @@ def _other_tile(question: Question, answers: Sequence[Priced]) -> Prediction:
     second = next(others, None)
     if second is None:
         return Prediction(ns(best.us))
-    adds = question.kind != "all_gather"
-    told = second.candidate.tell(reduces=adds, multiplies=True)
+    told = second.candidate.tell(reduces=question.adds, multiplies=True)
     return Prediction(ns(best.us), told, ns(second.us))
 
 
@@ -240,30 +241,34 @@ def ns(us: float) -> int:
     return max(1, round(us * 1e3))
 
 
-def _cuts_again(op: task.AllGatherOp, user: Operation) -> bool:
-    """Whether a pointwise user keeps shards only of the dimension that is whole again."""
-    if not isinstance(user, task.PointwiseOp):
-        return False
-    axes = zip(
-        task.spec_of(op.result).placements, task.spec_of(user.result).placements, strict=True
-    )
-    return any(mine != Shard(op.dim_index) == theirs for mine, theirs in axes)
-
-
 def why_not_in_place(op: task.CollectiveOp) -> str | None:
     """Why the users of a gathered tensor cannot read it shard by shard; None if they can."""
     if not isinstance(op, task.AllGatherOp):
         return None
-    for use in op.result.uses:
-        user = use.operation
-        if isinstance(user, task.MatmulOp) and op.dim_index == contracted(user, use.index):
+    users = ((use.operation, use.index) for use in op.result.uses)
+    return next((why for user, index in users if (why := _why_not(op, user, index))), None)
+
+
+def _why_not(op: task.AllGatherOp, user: Operation, index: int) -> str | None:
+    """Why one user cannot; None if it can."""
+    dim = op.dim_index
+    match user:
+        case task.MatmulOp() if dim == contracted(user, index):
             return f"{user.label()} sums over the gathered dimension"
-        if isinstance(user, task.CallOp) and user.cuts[use.index][op.dim_index] is None:
+        case task.CallOp() if user.cuts[index][dim] is None:
             return f"{user.label()} reads the gathered dimension whole"
-        if isinstance(user, task.OutputOp):
+        case task.OutputOp():
             return f"it is the output {user.tensor_name.data}"
-        if isinstance(user, task.ShardOp) or _cuts_again(op, user):
-            return f"{user.label()} cuts it into other shards"
-        if isinstance(user, task.CollectiveOp):
+        case task.CollectiveOp():
             return f"it goes into {user.label()}"
-    return None
+        case task.ShardOp() | task.PointwiseOp() if _cuts_again(op, user):
+            return f"{user.label()} cuts it into other shards"
+        case _:
+            return None
+
+
+def _cuts_again(op: task.AllGatherOp, user: task.ComputeOp) -> bool:
+    """Whether a user keeps only shards of the dimension that is whole again."""
+    before, after = (task.spec_of(x).placements for x in (op.result, user.result))
+    shard = Shard(op.dim_index)
+    return any(a != shard and b == shard for a, b in zip(before, after, strict=True))

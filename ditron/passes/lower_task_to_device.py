@@ -70,7 +70,9 @@ class _Lowering:
         self.buffers: dict[SSAValue, SSAValue] = {}
         self.dims = sharded_dims(program)
         self.names = Names({program.program_name, *kernels(module)})
-        self.buffer_names: set[str] = set()
+        # What the host knows by name keeps its name; other buffers are numbered around it.
+        tensors = [op.tensor_name.data for op in (*program.inputs, *program.outputs)]
+        self.buffer_names = set(tensors)
         rank = device.RankOp()
         rank.result.name_hint = "me"
         self._add(rank, program.location)
@@ -107,7 +109,7 @@ class _Lowering:
         capacity = [self._room(value, d, c) for d, c in enumerate(layout.capacities())]
         memory = Memory.SYMMETRIC if _meets_collective(value) else Memory.LOCAL
         type_ = device.BufferType.get(capacity, dtype_attr(spec.dtype), memory)
-        if name in self.buffer_names:
+        if role is Role.SCRATCH and name in self.buffer_names:
             numbered = (f"{name}.{i}" for i in count(1))
             name = next(n for n in numbered if n not in self.buffer_names)
         self.buffer_names.add(name)
@@ -153,6 +155,8 @@ class _Lowering:
         self.block.add_op(grid.finish())
 
     def _matmul(self, op: task.MatmulOp) -> None:
+        if len(task.spec_of(op.result).shape) != 2:
+            raise PlanError("matmul with batch dimensions cannot be lowered yet", op_location(op))
         target = self._result_buffer(op)
         spec = task.spec_of(op.result)
         rows, columns = self._tilings(op, spec)
@@ -293,6 +297,11 @@ class _Lowering:
         for d, tiling in enumerate(tilings):
             for name, bound in zip(_dim_names(d, tiling), tiling.bounds, strict=True):
                 bounds[name] = bound
+        if len(bounds) > device.MAX_GRID_DIMS:
+            raise PlanError(
+                f"{op.label()} has too many dimensions: a grid has at most {device.MAX_GRID_DIMS}",
+                op_location(op),
+            )
         return GridBuilder(self.names.fresh(op.label()), "sm", bounds, op.location)
 
     def _view(

@@ -81,7 +81,7 @@ def _tiles(program: task.ProgramOp) -> int:
 
 
 def _choice(asked: Asked, one: Priced, cost_ns: int, over: Priced, over_ns: int) -> ChoiceAttr:
-    candidate, adds = one.candidate, asked.question.kind != "all_gather"
+    candidate, adds = one.candidate, asked.question.adds
     told = over.candidate.tell(reduces=adds, multiplies=bool(asked.question.products))
     return ChoiceAttr.get(
         candidate.algorithm,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
+from typing import get_type_hints
+
+import msgspec
 
 from ditron.errors import OptionError
 from ditron.plan.collectives import parse_algorithm
@@ -26,6 +29,7 @@ class OpOptions:
     tile: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.algorithm is not None:
             parse_algorithm(self.algorithm)
         if self.chunk_bytes is not None and self.chunk_bytes < 1:
@@ -66,8 +70,11 @@ class Options(OpOptions):
         for name in ("workers", "copy_lanes"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise OptionError(f"{name} is at least 1, got {getattr(self, name)}")
-        if self.wait_bound_s <= 0:
+        if not self.wait_bound_s > 0:
             raise OptionError(f"wait_bound_s is positive, got {self.wait_bound_s}")
+        for pattern, own in self.per_op.items():
+            if not isinstance(own, OpOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise OptionError(f"per_op[{pattern!r}] is an OpOptions, got {type(own).__name__}")
         if not self.deterministic:
             raise OptionError("deterministic=False is not supported yet")
 
@@ -80,3 +87,14 @@ class Options(OpOptions):
             for f in fields(OpOptions)
         }
         return OpOptions(**merged)
+
+
+def check_types(options: OpOptions) -> None:
+    """Raise an OptionError for the first option whose value is of a wrong type."""
+    for name, hint in get_type_hints(type(options)).items():
+        value = getattr(options, name)
+        try:
+            msgspec.convert(value, hint, strict=True, from_attributes=False)
+        except msgspec.ValidationError as error:
+            expected = str(error).split(" - at ")[0][0].lower() + str(error).split(" - at ")[0][1:]
+            raise OptionError(f"{name}={value!r}: {expected}") from error
