@@ -1,12 +1,13 @@
 """How much is lost by choosing with the cost model instead of trying everything.
 
-    python -m benchmarks.choices [--by wall|core] [--rounds 5] [--quick] [case ...]
+    python -m benchmarks.choices [--by wall|core] [--take median|min] [--quick] [case ...]
 
 For each case (such as `rs:512,1024,1024:f32`) every algorithm and tile that the machine file offers
 is compiled and measured for a few launches, and of the three best also every chunk. Those that then
 lead are measured again, in turns with the program as ditron chooses it. Regret is how much longer
-that takes than the best of them, medians of all launches. `--by core` compares CPU time of all
-ranks instead of wall time: on a machine that others use too, it is the one that repeats.
+that takes than the best of them, by the medians of all launches. On a machine that others use
+too, wall times do not repeat: `--by core` compares CPU time of all ranks, `--take min` the best
+launches.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 import ditron as dt
@@ -70,7 +71,7 @@ class Case:
         rows, columns = self.question.shape
         product = self.question.products[0]
         tile = (min(one.tile[0], max(product.m, 1)), min(one.tile[1], max(product.n, 1)))
-        if self.question.kind == "all_gather":
+        if not self.question.adds:
             return (tile,)
         return (tile, (min(one.reduce_tile[0], max(rows, 1)), min(one.reduce_tile[1], columns)))
 
@@ -90,41 +91,51 @@ class Case:
     def _options(self, one: Candidate) -> dt.Options:
         row_bytes = self.question.shape[1] * self.dtype.bytes
         moves = dt.OpOptions(f"{one.algorithm}-{one.transfer}", one.chunk * row_bytes)
-        if self.question.kind != "all_gather":
+        if self.question.adds:
             moves = replace(moves, tile=one.reduce_tile)
         return dt.Options(tile=one.tile, per_op={f"{self.question.kind}*": moves})
 
 
-def seconds(figures: Figures, by: str) -> float:
-    """The median that is compared."""
-    return median(figures.core if by == "core" else figures.wall)
+@dataclass(frozen=True)
+class Measure:
+    """What is compared: wall or CPU time, the median or the best of all launches."""
+
+    by: str
+    take: str
+    rounds: int
+
+    def of(self, figures: Figures) -> float:
+        """The number of one program, in seconds."""
+        values = figures.core if self.by == "core" else figures.wall
+        return min(values) if self.take == "min" else median(values)
 
 
-def screen(case: Case, candidates: Iterable[Candidate], by: str) -> list[tuple[float, Candidate]]:
+def screen(
+    case: Case, candidates: Iterable[Candidate], measure: Measure
+) -> list[tuple[float, Candidate]]:
     """Each candidate for a few launches, the best first."""
     found: list[tuple[float, Candidate]] = []
     for candidate in candidates:
         ours = case.start(candidate)
         ours.measure(4)
         ours.close()
-        figures = ours.figures.core if by == "core" else ours.figures.wall
-        found.append((min(figures), candidate))
+        found.append((replace(measure, take="min").of(ours.figures), candidate))
     return sorted(found, key=lambda f: f[0])
 
 
-def regret(case: Case, by: str, rounds: int) -> tuple[float, str]:
+def regret(case: Case, measure: Measure) -> tuple[float, str]:
     """(regret, a line that tells it)."""
-    tried = screen(case, case.candidates(), by)
+    tried = screen(case, case.candidates(), measure)
     chunked = [c for _, one in tried[:3] for c in case.chunked(one)]
-    tried = sorted([*tried, *screen(case, chunked, by)], key=lambda f: f[0])
+    tried = sorted([*tried, *screen(case, chunked, measure)], key=lambda f: f[0])
     finalists = [candidate for _, candidate in tried[:3]]
     running = [case.start(None), *(case.start(one) for one in finalists)]
-    for _ in range(rounds):
+    for _ in range(measure.rounds):
         for ours in running:
             ours.measure(3)
     for ours in running:
         ours.close()
-    times = [seconds(ours.figures, by) for ours in running]
+    times = [measure.of(ours.figures) for ours in running]
     best = min(times)
     lost = times[0] / best - 1
     winner = "as chosen" if times[0] == best else _tell(case, finalists[times.index(best) - 1])
@@ -137,7 +148,7 @@ def regret(case: Case, by: str, rounds: int) -> tuple[float, str]:
 
 
 def _tell(case: Case, one: Candidate) -> str:
-    return one.tell(reduces=case.question.kind != "all_gather", multiplies=True)
+    return one.tell(reduces=case.question.adds, multiplies=True)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -145,16 +156,18 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--by", choices=("wall", "core"), default="wall")
+    parser.add_argument("--take", choices=("median", "min"), default="median")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="six small cases")
     args = parser.parse_args(words)
     names = args.cases or ([CASES[i] for i in QUICK] if args.quick else CASES)
     out = sys.stdout
-    out.write(f"{RANKS} ranks, milliseconds by {args.by} time, medians\n")
+    measure = Measure(args.by, args.take, args.rounds)
+    out.write(f"{RANKS} ranks, milliseconds of {args.by} time, {args.take} of the launches\n")
     out.write(f"{'case':<24}{'tried':>6}{'chosen':>10}{'best':>10}{'regret':>10}  choice | best\n")
     lost: list[float] = []
     for name in names:
-        one, line = regret(Case(name), args.by, args.rounds)
+        one, line = regret(Case(name), measure)
         lost.append(one)
         out.write(line)
         out.flush()

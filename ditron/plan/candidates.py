@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
 
-from ditron.plan.collective_cost import Message, alone_us, traffic_of
+from ditron.plan.collective_cost import traffic_of
 from ditron.plan.collectives import ALGORITHMS
 from ditron.plan.cost import (
     NOTHING,
@@ -25,6 +25,7 @@ from ditron.plan.cost import (
 from ditron.plan.machine import Machine
 from ditron.plan.overlap_cost import Price, gather_price, in_turn_price, scatter_price
 from ditron.plan.tables import DTYPE_BYTES
+from ditron.plan.traffic import Message, alone_us
 
 Tile = tuple[int, int]
 T = TypeVar("T")
@@ -43,11 +44,12 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Question:
-    """A collective with the products that it feeds (all_gather) or drains (reductions).
+    """A collective with the products that it feeds (all_gather) or drains (all others).
 
     Attributes:
         kind: the collective's name.
-        shape: rows and columns of one rank's shard, the collective's dimension first.
+        shape: rows and columns of one rank's shard (of an all_to_all: of the part that goes to one
+            peer), the collective's dimension first.
         dtype: of its elements.
         ranks: that take part.
         processes: all ranks of the program.
@@ -67,6 +69,11 @@ class Question:
     axis: str = "rows"
     in_place: bool = True
     fixed: Fixed = field(default_factory=Fixed)
+
+    @property
+    def adds(self) -> bool:
+        """Whether contributions are added."""
+        return self.kind in ("reduce_scatter", "all_reduce")
 
 
 @dataclass(frozen=True)
@@ -201,7 +208,7 @@ def _tiles(machine: Machine, question: Question) -> tuple[Tile, ...]:
 def _reduce_tiles(machine: Machine, question: Question) -> tuple[Tile, ...]:
     if question.fixed.reduce_tile is not None:
         return (question.fixed.reduce_tile,)
-    if question.kind == "all_gather":
+    if not question.adds:
         return (machine.reduce_tile,)
     return _default_first(machine.reduce_tile, machine.reduce_tiles)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ditron.plan.collective_cost import Message, Traffic, alone_us
 from ditron.plan.cost import TiledCost, core_share, is_serial
 from ditron.plan.machine import Machine
+from ditron.plan.traffic import Message, Traffic, alone_us
 
 
 @dataclass(frozen=True)

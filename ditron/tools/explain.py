@@ -158,7 +158,7 @@ def _ways(machine: Machine, asked: Asked, op: task.ComputeOp, player: _Player) -
     best: dict[str, Priced] = {}
     for one in answers:
         best.setdefault(one.candidate.way, one)
-    reduces = question.kind != "all_gather"
+    reduces = question.adds
     found: list[Way] = []
     for one in best.values():
         candidate = one.candidate

@@ -16,7 +16,7 @@ from ditron.plan.candidates import (
     tile_answer,
     ways,
 )
-from ditron.plan.collective_cost import RULES, Message, traffic_of
+from ditron.plan.collective_cost import RULES, traffic_of
 from ditron.plan.collectives import ALGORITHMS
 from ditron.plan.cost import (
     GemmShape,
@@ -29,6 +29,7 @@ from ditron.plan.cost import (
     sum_cost,
 )
 from ditron.plan.machine import Machine, load_machine
+from ditron.plan.traffic import Message
 from ditron.plan.what_if import until
 
 CPU, H200, H800 = (load_machine(name) for name in ("cpu", "h200", "h800x8"))
@@ -68,6 +69,25 @@ def test_a_large_product_runs_at_the_machines_rate():
     assert small.us == pytest.approx(small.tile_us)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "product_us", "in_turn_us"),
+    [
+        (8192, 5504, 4096, 532, 678),
+        (8192, 7168, 4096, 701, 841),
+        (8192, 14336, 8192, 2553, 2864),
+        (8192, 14720, 8192, 2668, 3169),
+        (2048, 14336, 8192, 715, 794),
+    ],
+)
+def test_two_h200_take_what_was_measured(
+    m: int, n: int, k: int, product_us: float, in_turn_us: float
+):
+    # cuBLAS, and an all-gather before it.
+    best = answer(H200, ag_gemm(m, n, k, ranks=2))[0].price
+    assert best.compute_us == pytest.approx(product_us, rel=0.1)
+    assert best.in_turn_us == pytest.approx(in_turn_us, rel=0.1)
+
+
 def test_cores_are_shared():
     assert core_share(CPU, 1) == core_share(CPU, 2) == 1.0
     assert core_share(CPU, 4) == 0.5
@@ -94,7 +114,7 @@ def test_chunks_finer_than_an_l2_group_cost_rate():
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.name)
-@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce"])
+@pytest.mark.parametrize("kind", list(ALGORITHMS))
 def test_every_algorithm_has_a_price(machine: Machine, kind: str):
     for algorithm, transfers in ALGORITHMS[kind].items():
         for transfer in transfers:
