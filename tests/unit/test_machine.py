@@ -89,3 +89,13 @@ def test_machines_that_are_not_there(tmp_path: Path):
     binary.write_bytes(b"\xff\xfe")
     with pytest.raises(MachineError, match="UTF-8"):
         load_machine(str(binary))
+
+
+def test_the_machine_of_the_docs(tmp_path: Path):
+    docs = (CPU.parents[2] / "docs" / "machines.md").read_text()
+    path = tmp_path / "my-machine.yaml"
+    path.write_text(docs.partition("```yaml\n")[2].partition("```")[0])
+    machine = load_machine(str(path))
+    assert machine.name == "my-machine"
+    for name in machine_names():
+        assert f"`{name}`" in docs
