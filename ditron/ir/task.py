@@ -1,7 +1,15 @@
 """The task dialect: a program on distributed tensors, in SSA form.
 
-One op per operation of the user's program, on tensors with global shapes; what each op makes of its
-operands is in `ditron.plan.spec`. Every op but `task.update` is pure, so dead code may go.
+One op per operation of the user's program, on tensors with global shapes and one placement per mesh
+axis; a dimension that several axes cut is cut by the first of them, then each part by the next.
+Placements may be left out of results, for `infer-placements` to fill in. What each op makes of its
+operands is in `ditron.plan.spec` and the files beside it, how placements go together in
+`ditron.plan.placement_table`.
+
+A collective works over one mesh axis, in each group of ranks along it, and only on dimensions that
+no later axis cuts within. Every op is pure, so dead code may go; but `task.update` writes to its
+state, which is one buffer that lives from run to run: what it held before cannot be read after, and
+what it holds at the end is what the last update made.
 """
 
 from __future__ import annotations

@@ -98,16 +98,23 @@ def check_within_reach(
 
 def _ways(rule: Rule, operands: Sequence[Placements], axis: int) -> Iterator[tuple[Mend, ...]]:
     here = tuple(p[axis] for p in operands)
-    found: list[tuple[int, Mend]] = []
+    found: list[tuple[bool, int, Mend]] = []
     for i, placements in enumerate(operands):
         if i in rule.fixed:
             continue
         others_cut = any(isinstance(p, Shard) for j, p in enumerate(here) if j != i)
         for move in moves(placements, axis, len(rule.becomes[i])):
             if rule.on_axis((*here[:i], move.after, *here[i + 1 :])) is not None:
-                found.append((_preference(move, others_cut=others_cut), Mend(i, move)))
-    for _, mend in sorted(found, key=lambda pair: pair[0]):
+                after = [*operands[:i], move.of(placements), *operands[i + 1 :]]
+                preference = _preference(move, others_cut=others_cut)
+                found.append((not _fits(rule, after), preference, Mend(i, move)))
+    for _, _, mend in sorted(found, key=lambda entry: entry[:2]):
         yield (mend,)
+
+
+def _fits(rule: Rule, operands: Sequence[Placements]) -> bool:
+    on_axes = (rule.on_axis(here) is not None for here in zip(*operands, strict=True))
+    return all(on_axes) and not _joins(rule, operands, _results(rule, operands))
 
 
 def _preference(move: Move, *, others_cut: bool) -> int:

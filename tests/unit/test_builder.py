@@ -126,6 +126,26 @@ MISTAKES: list[tuple[type[ProgramError], str, Callable[[dt.Program], object]]] =
         lambda p: source(p, "x", (8,)) @ source(p, "w", (8, 4)),
     ),
     (
+        ShapeError,
+        "matmul of x 2x8x6 and w 3x6x4: leading dimensions 2 and 3 must agree, or w have none",
+        lambda p: source(p, "x", (2, 8, 6)) @ source(p, "w", (3, 6, 4)),
+    ),
+    (
+        ShapeError,
+        "with the same leading dimensions or none of w's",
+        lambda p: source(p, "x", (8, 6)) @ source(p, "w", (3, 6, 4)),
+    ),
+    (
+        ShapeError,
+        "x's dim 2 is 6, but w's dim 2 is 5; they are summed over and must agree",
+        lambda p: dt.matmul(source(p, "x", (3, 8, 6)), source(p, "w", (3, 4, 5)), transpose_b=True),
+    ),
+    (
+        PlacementError,
+        "matmul has no rule for x [shard(0)] and w [shard(1)]; to mend it use all_gather(w, dim=1)",
+        lambda p: source(p, "x", (4, 8, 6), S0) @ source(p, "w", (4, 6, 4), S1),
+    ),
+    (
         PlacementError,
         "matmul has no rule for x [shard(0)] and w [shard(1)]; to mend it use all_gather(x, dim=0)",
         lambda p: dt.matmul(source(p, "x", (8, 6), S0), source(p, "w", (6, 4), S1)),

@@ -122,6 +122,21 @@ def test_a_shift_is_torch_roll_by_shards():
     assert torch.equal(out["z"], w.roll(2, 1))
 
 
+def test_matmul_with_leading_dimensions():
+    with dt.Program("p", dt.Mesh(tp=2)) as p:
+        x = p.input("x", (3, 2, 5, 4), dt.f32, dt.Shard(1))
+        y = p.input("y", (3, 2, 6, 4), dt.f32, dt.Shard(1))
+        w = p.input("w", (4, 7), dt.f32, R)
+        scores = dt.matmul(x, y, transpose_b=True)
+        assert (scores.shape, scores.placements) == ((3, 2, 5, 6), (dt.Shard(1),))
+        p.output("scores", scores)
+        p.output("projected", x @ w)
+    x, y, w = torch.randn(3, 2, 5, 4), torch.randn(3, 2, 6, 4), torch.randn(4, 7)
+    out = p.reference({"x": x, "y": y, "w": w})
+    torch.testing.assert_close(out["scores"], torch.einsum("abmk,abnk->abmn", x, y))
+    torch.testing.assert_close(out["projected"], x @ w)
+
+
 def test_empty_tensors():
     with dt.Program("p", dt.Mesh(tp=2)) as p:
         x = p.input("x", (0, 4), dt.f32, dt.Shard(0))

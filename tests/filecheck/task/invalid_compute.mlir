@@ -18,6 +18,15 @@ task.program @p mesh #task.mesh<tp = 4> {
 }
 
 // -----
+// CHECK: task.matmul: matmul of a 2x8x6 and b 3x6x4: leading dimensions 2 and 3 must agree, or b have none
+task.program @p mesh #task.mesh<tp = 4> {
+  %a = task.input "a" : !task.tensor<2x8x6xf32, [replicate]>
+  %b = task.input "b" : !task.tensor<3x6x4xf32, [replicate]>
+  %y = task.matmul %a, %b : !task.tensor<2x8x6xf32, [replicate]>, !task.tensor<3x6x4xf32, [replicate]> -> !task.tensor<2x8x4xf32, [replicate]>
+  task.output "y", %y : !task.tensor<2x8x4xf32, [replicate]>
+}
+
+// -----
 // CHECK: task.add: add has no rule for a [shard(0)] and b [shard(0)]; to mend it use all_gather(b, dim=0)
 task.program @p mesh #task.mesh<tp = 4> {
   %a = task.input "a" : !task.tensor<8x6xf32, [shard(0)]>
