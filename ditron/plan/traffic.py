@@ -138,7 +138,8 @@ def additions(machine: Machine, this: Message, parts: int, shards: int = 1) -> T
 def alone_us(machine: Machine, processes: int, traffic: Traffic) -> float:
     """A collective with nothing beside it, in a program of so many ranks."""
     if is_serial(machine):
-        busy = traffic.wire_us + traffic.steps_us + traffic.edge_us + traffic.adds.us
-        return busy / core_share(machine, processes)
+        # While a rank waits for a chunk others have its core.
+        busy = (traffic.wire_us + traffic.adds.us) / core_share(machine, processes)
+        return busy + traffic.steps_us + machine.costs.signal_us
     moved = traffic.wire_us + traffic.steps_us + traffic.edge_us
     return moved + traffic.adds.us
