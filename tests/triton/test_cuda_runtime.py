@@ -26,13 +26,14 @@ def _sms(_: int) -> int:
 
 
 @pytest.fixture
-def fake_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cuda, "RANK_MODULE", "fake_cuda_rank")
     monkeypatch.setattr(cuda, "_devices", lambda: 1)
     monkeypatch.setattr(cuda, "sm_count", _sms)
     path = f"{Path(__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 @pytest.mark.usefixtures("fake_gpus")

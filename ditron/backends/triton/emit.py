@@ -34,8 +34,9 @@ from xdsl.dialects.builtin import ModuleOp
 from ditron.analysis.expand import evaluate_program
 from ditron.analysis.symbols import device_program, kernels
 from ditron.backends.triton.facts import local_signals
-from ditron.backends.triton.grid import GridKernel, Module
+from ditron.backends.triton.grid import GridKernel
 from ditron.backends.triton.names import RESERVED, Names
+from ditron.backends.triton.signals import Module
 from ditron.backends.triton.targets import Target
 from ditron.errors import PlanError
 from ditron.ir import device
