@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from ditron.analysis.cells import Cuts
-from ditron.analysis.kernel_dims import shared_dims
+from ditron.analysis.kernel_dims import dim_class
 from ditron.analysis.kernel_tags import run_kernel
 from ditron.analysis.ring import BINARY, Tags, dot, function, input_tags
 from ditron.ir import task
@@ -79,11 +79,7 @@ def _same_dims(op: Operation) -> Iterator[tuple[Dim, Dim]]:
         yield (op.lhs, 1), (op.rhs, k)
         yield (op.rhs, n), (op.result, 1)
     elif isinstance(op, task.CallOp):
-        values = (*op.args, op.result)
-        for shared in shared_dims(op.function()):
-            a, b = (values[shared.a], shared.a_dim), (values[shared.b], shared.b_dim)
-            if task.spec_of(a[0]).shape[a[1]] == task.spec_of(b[0]).shape[b[1]]:
-                yield a, b
+        yield from _call_dims(op)
     elif isinstance(op, task.ComputeOp):
         shape = task.spec_of(op.result).shape
         moves = isinstance(op, task.BroadcastOp | task.ShiftOp)
@@ -102,6 +98,19 @@ def moved(op: task.BroadcastOp | task.ShiftOp, mesh: Mesh) -> list[tuple[int, in
         return [(start, 0, task.spec_of(op.result).shape[op.dim_index])]
     by = op.steps % ranks * shard
     return [(0, by, size - by), (size - by, 0, by)]
+
+
+def _call_dims(op: task.CallOp) -> Iterator[tuple[Dim, Dim]]:
+    """A dimension is one with the result's that it is cut along; whole ones as the kernel says."""
+    kernel = op.function()
+    find, views = dim_class(kernel), kernel.body.block.args
+    first: dict[tuple[object, int], Dim] = {}
+    for arg, view, cuts in zip(op.args, views[:-1], op.cuts, strict=True):
+        for d, (along, size) in enumerate(zip(cuts, task.spec_of(arg).shape, strict=True)):
+            if along is not None:
+                yield (arg, d), (op.result, along)
+            else:
+                yield first.setdefault((find((view, d)), size), (arg, d)), (arg, d)
 
 
 def term_name(name: str, rank: int) -> str:

@@ -5,34 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from ditron.analysis.kernel_dims import Dim, dim_class, tile_dims
+from ditron.analysis.kernel_dims import tile_dims
 from ditron.ir import core
 
 
 def resized(kernel: core.FuncOp, name: str, views: Sequence[SSAValue]) -> core.FuncOp:
-    """A copy of a kernel for these views, with tiles of the sizes that follow.
-
-    Dimensions that are one with a view's get the view's new size; others keep theirs.
-    """
+    """A copy of a kernel for these views, with tiles of the sizes that follow."""
     new = kernel.clone()
     new.sym_name = StringAttr(name)
     new.location = kernel.location
-    find = dim_class(new)
-    size_of: dict[Dim, int] = {}
-    args: list[SSAValue] = list(new.body.block.args)
-    for arg, view in zip(args, views, strict=True):
-        size_of |= {find((arg, d)): size for d, size in enumerate(tile_dims(view))}
-    values = [*args, *(r for op in new.body.block.ops for r in op.results)]
-    shapes = [
-        [size_of.get(find((value, d)), size) for d, size in enumerate(tile_dims(value))]
-        for value in values
-    ]
-    for value, shape in zip(values, shapes, strict=True):
-        old = value.type
-        assert isinstance(old, core.ViewType | core.TileType)
-        kind = type(old)
-        Rewriter.replace_value_with_new_type(value, kind.get(shape, old.element_type))
+    for arg, view in zip(new.body.block.args, views, strict=True):
+        Rewriter.replace_value_with_new_type(arg, view.type)
+    for op in new.body.block.ops:
+        for result in op.results:
+            dims = _result_dims(op)
+            element = core.tile_type(result).element_type
+            Rewriter.replace_value_with_new_type(result, core.TileType.get(dims, element))
     return new
+
+
+def _result_dims(op: Operation) -> Sequence[int]:
+    """The shape of what an op makes of its operands."""
+    operands = [tile_dims(operand) for operand in op.operands]
+    match op:
+        case core.ConstantOp():
+            return tile_dims(op.result)
+        case core.ExpandDimsOp():
+            return (1,) * op.added + operands[0]
+        case core.DotOp():
+            columns = 0 if op.transpose_b is not None else 1
+            return operands[0][0], operands[1][columns]
+        case core.BinaryOp():
+            return [max(pair) for pair in zip(*operands, strict=True)]
+        case core.LoadOp() | core.CastOp() | core.UnaryOp():
+            return operands[0]
+        case _:
+            raise AssertionError(op.name)
