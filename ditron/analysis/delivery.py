@@ -18,7 +18,12 @@ from xdsl.ir import SSAValue
 from ditron.analysis.arrays import changes, longs
 from ditron.analysis.arrivals import Columns, find_arrivals
 from ditron.analysis.common_cells import TRANSFERS, Bound, CommonCells
-from ditron.analysis.delivery_faults import MissingOutput, UninitialisedRead, WrongOutput
+from ditron.analysis.delivery_faults import (
+    LostSource,
+    MissingOutput,
+    UninitialisedRead,
+    WrongOutput,
+)
 from ditron.analysis.explain_delivery import explain_output
 from ditron.analysis.kernel_tags import run_kernel
 from ditron.analysis.plan_records import (
@@ -75,8 +80,11 @@ class _Delivery:
         for source in self.cells.sources:
             self._fill(source, expected)
         level = self._levels()
+        filled = self.memory.tags.copy()
         for tasks in self._steps(level):
             self._run(tasks)
+        for source in self.cells.sources:
+            self._check_kept(source, filled)
         for output in self.cells.outputs:
             self._compare(output, expected)
         top = int(level.max(initial=-1)) + 1
@@ -90,8 +98,27 @@ class _Delivery:
                 base = self.cells.program_axes.base[bound.value]
                 edges = [self.cells.cuts.edges(base + d) for d in range(len(shape))]
                 part = input_tags(term_name(bound.name, rank), edges)
-            self.memory.tags[cells] = part.ravel()
-            self.memory.ready[cells] = True
+            at = longs(np.arange(int(cells.start), int(cells.stop)))
+            self.memory.write(at, part.ravel(), np.full_like(at, -1))
+
+    def _check_kept(self, source: Bound, filled: Tags) -> None:
+        """Inputs and weights stay for the next launch, which may come without new ones."""
+        memory = self.memory
+        for rank in range(self.plan.ranks):
+            cells, _ = memory.whole(source.buffer, rank)
+            kept = memory.ready[cells] & (memory.tags[cells] == filled[cells])
+            if kept.all():
+                continue
+            cell = cells.start + int(np.flatnonzero(~kept)[0])
+            writer = int(memory.writer[cell])
+            found = LostSource(
+                lanes=() if writer < 0 else lanes_around(self.plan, [(writer, 0)]),
+                name=source.name,
+                cell=self._cell(cell),
+                writer=None if writer < 0 else task_record(self.plan, writer),
+                location=self._source_location(source),
+            )
+            raise DeliveryError(found.text, found.where, found)
 
     def _levels(self) -> Longs:
         """How many tasks deep each task stands in the order of conflicting accesses."""
@@ -220,6 +247,10 @@ class _Delivery:
     def _miss(self, bound: Bound, cell: BoxRecord | None, why: str) -> NoReturn:
         found = MissingOutput((), bound.name, cell, why, self._location(bound))
         raise DeliveryError(found.text, found.where, found)
+
+    def _source_location(self, bound: Bound) -> str:
+        inputs = {op.tensor_name.data: op for op in self.cells.program.inputs}
+        return op_location(inputs[bound.name])
 
     def _location(self, bound: Bound) -> str:
         outputs = {op.tensor_name.data: op for op in self.cells.program.outputs}

@@ -59,6 +59,31 @@ class MissingOutput(Found):
 
 
 @dataclass(frozen=True)
+class LostSource(Found):
+    """A cell of an input or weight that a launch overwrites."""
+
+    name: str
+    cell: BoxRecord
+    writer: TaskRecord | None
+    location: str
+
+    @property
+    def where(self) -> str:
+        return self.location
+
+    @property
+    def text(self) -> str:
+        by = "a buffer in the same bytes" if self.writer is None else str(self.writer)
+        return (
+            f"{self.name!r} is to stay for further launches, but this one overwrites {self.cell}:"
+            f" {by} does; write a buffer of its own"
+        )
+
+    def marks(self) -> tuple[Mark, ...]:
+        return () if self.writer is None else ((self.writer, 0),)
+
+
+@dataclass(frozen=True)
 class UninitialisedRead(Found):
     """A read of memory that nobody has written, or that another buffer has overwritten."""
 
