@@ -14,6 +14,7 @@ becomes the kernel that runs for every tile of the result.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain, count
 from typing import Any, NoReturn
@@ -28,12 +29,14 @@ from ditron.plan.callsite import user_line
 from ditron.plan.dtypes import DTYPES
 from ditron.plan.spec import TensorSpec
 
+_NO_NAME = re.compile(r"[^A-Za-z0-9_]")  # what a symbol's name does not have
+
 
 class Kernel:
     """A tile kernel, made by `@dt.kernel`; run it by `dt.call` or, in a grid, by `g.call`."""
 
     def __init__(self, function: Callable[..., object]) -> None:
-        self.name = function.__name__
+        self.name = _NO_NAME.sub("_", function.__name__).strip("_") or "kernel"
         self._function = function
         parameters = list(inspect.signature(function).parameters.values())
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

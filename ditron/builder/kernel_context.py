@@ -93,8 +93,8 @@ class _Context(Arithmetic):
         if not isinstance(tile, Tile):
             self.refuse(ProgramError, f"store takes a tile, got {tile!r}")
         if tile.axes != tuple(axes):
-            wanted = show_shape([axis.size for axis in axes])
-            self.refuse(ShapeError, f"{tile!r} is not the tile {wanted} that it stores")
+            came, wanted = (" x ".join(map(str, part)) for part in (tile.axes, axes))
+            self.refuse(ShapeError, f"it stores a tile of {wanted}, got one of {came}")
         assert isinstance(view.type, core.ViewType)
         op = core.StoreOp(self.rounded(tile, view.type.element_type), view)
         op.location = caller_loc()
