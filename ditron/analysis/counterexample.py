@@ -106,6 +106,31 @@ class Race(Found):
 
 
 @dataclass(frozen=True)
+class NotHandedOver(Found):
+    """A peer's access to what the host of another rank fills or reads between launches."""
+
+    access: AccessRecord
+    lacks: str
+
+    @property
+    def where(self) -> str:
+        return self.access.task.location
+
+    @property
+    def text(self) -> str:
+        host = f"the host of rank {self.access.box.rank}"
+        need = (
+            "acquire it there before, and notify this task"
+            if self.lacks == "acquire"
+            else "release it there after a wait for this task"
+        )
+        return f"nothing orders {self.access} with what {host} does to it between launches: {need}"
+
+    def marks(self) -> tuple[Mark, ...]:
+        return ((self.access.task, 0),)
+
+
+@dataclass(frozen=True)
 class InexactWait(Found):
     """A wait that may pass after different increments in different runs."""
 

@@ -18,11 +18,12 @@ from ditron.analysis.arrivals import Arrivals, Columns, find_arrivals
 from ditron.analysis.clocks import Asked, Clocks
 from ditron.analysis.counterexample import InexactWait
 from ditron.analysis.deadlock import SHOWN, check_deadlock
-from ditron.analysis.explain import lane_name, task_location
+from ditron.analysis.explain import lane_name
+from ditron.analysis.hand_overs import check_hand_overs
 from ditron.analysis.plan_records import lanes_around, slot_record, task_record
 from ditron.analysis.sync_graph import SyncGraph, build_sync_graph
 from ditron.errors import PlanError, RaceError
-from ditron.plan.tables import Bools, Boundary, Longs, OpKind, Plan
+from ditron.plan.tables import Bools, Boundary, Longs, Plan
 
 
 class HappensBefore:
@@ -134,7 +135,7 @@ def assume_separation(plan: Plan) -> HappensBefore:
         PlanError: tables that mean nothing.
     """
     columns = Columns(plan)
-    _check_hand_overs(columns)
+    check_hand_overs(columns)
     if plan.boundary is Boundary.PERSISTENT and columns.queued.any():
         message = f"plan {plan.name} has queues in persistent launches: use boundary stream"
         raise PlanError(message)
@@ -150,34 +151,6 @@ def assume_separation(plan: Plan) -> HappensBefore:
         message = "a plan that runs has a cycle of exact waits"
         raise AssertionError(message)
     return HappensBefore(columns, arrivals, graph)
-
-
-def _check_hand_overs(columns: Columns) -> None:
-    """The host acts outside of a launch: what it does waits for nothing in it and tells nobody.
-
-    So acquires start their lanes and wait for nothing, and releases end theirs and notify nobody.
-    """
-    plan, lane, seq = columns.plan, columns.lane, columns.seq
-    task = np.arange(len(lane))
-    late = np.isin(task, plan.waits.task) | ~columns.acquires
-    early = np.isin(task, plan.notifies.task) | ~columns.releases
-    first_late = np.full(len(columns.lane_size), len(lane))
-    np.minimum.at(first_late, lane[late], seq[late])
-    last_early = np.full(len(columns.lane_size), -1)
-    np.maximum.at(last_early, lane[early], seq[early])
-    wrong = columns.acquires & (first_late[lane] <= seq)
-    wrong |= columns.releases & (last_early[lane] >= seq)
-    if plan.boundary is not Boundary.STREAM:
-        wrong |= columns.acquires | columns.releases
-    if wrong.any():
-        bad = int(np.flatnonzero(wrong)[0])
-        kind = plan.ops[int(plan.tasks.op[bad])].kind
-        message = (
-            f"{plan.describe_task(bad)} is the host's {kind}, so its launches must be of boundary"
-            f" stream, its lane must {'start' if kind is OpKind.ACQUIRE else 'end'} with such"
-            f" tasks, and it cannot {'wait' if kind is OpKind.ACQUIRE else 'notify'}"
-        )
-        raise PlanError(message, task_location(plan, bad))
 
 
 def find_inexact(columns: Columns, arrivals: Arrivals) -> InexactWait:

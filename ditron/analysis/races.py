@@ -17,6 +17,7 @@ import numpy as np
 
 from ditron.analysis.arrays import changes, last_of_run, longs, offsets, spans
 from ditron.analysis.counterexample import Edge, Race
+from ditron.analysis.hand_overs import check_handed_over
 from ditron.analysis.happens_before import HappensBefore, assume_separation
 from ditron.analysis.plan_records import access_record, lanes_around
 from ditron.analysis.separation import check_separation
@@ -58,6 +59,7 @@ def check_races(plan: Plan, order: HappensBefore | None = None) -> RaceReport:
     # Last, since what lacks a wait most often shows as a race too, and that says more.
     if not proved:
         check_separation(order)
+    check_handed_over(order.columns)
     return RaceReport(
         tasks=len(plan.tasks),
         accesses=len(plan.accesses),

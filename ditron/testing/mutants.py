@@ -126,7 +126,7 @@ def _box_mutants(plan: Plan, rows: list[int], name: str) -> Iterator[Mutant]:
         other = (rank + 1) % plan.ranks
         fits = (accesses.hi[row, : len(plan.buffers[buffer].capacity)]
                 <= plan.buffers[buffer].extent[other]).all()  # fmt: skip
-        if other != rank and fits:
+        if other != rank and fits and size:
             ranks = accesses.rank.copy()
             ranks[row] = other
             wrong = _with(plan, replace(accesses, rank=ranks))

@@ -12,13 +12,14 @@ from ditron.analysis.counterexample import (
     EpochNotSeparated,
     Found,
     InexactWait,
+    NotHandedOver,
     Race,
     UnreachableWait,
     counterexample_data,
 )
 from ditron.analysis.report import prove
 from ditron.errors import ProofError
-from ditron.plan.tables import Boundary, Plan
+from ditron.plan.tables import Boundary, OpKind, Plan, Role
 from ditron.tools.picture import draw
 from tests.unit.plan_builder import Notify, PlanBuilder, Wait
 
@@ -160,3 +161,19 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert ended.value.code == 0
     assert json.loads(capsys.readouterr().out)["proved"] is True
     assert not (tmp_path / "none.svg").exists()
+
+
+def test_peers_and_the_host():
+    b = PlanBuilder(ranks=2)
+    x = b.buffer("x", (4,), role=Role.INPUT)
+    pull = b.task("pull", b.lane(1), b.read(x, 0, (0, 4)))
+    found = found_in(b.plan())
+    assert isinstance(found, NotHandedOver)
+    assert "the host of rank 0" in found.text
+    ready, done, host = b.slot(1), b.slot(0), b.lane(0, "host")
+    whole = b.write(x, 0, (0, 4))
+    b.task("acquire", host, whole, notify=[ready], kind=OpKind.ACQUIRE)
+    b.replace(pull, waits=(Wait(ready),), notifies=(Notify(done),))
+    assert isinstance(found_in(b.plan()), Race)  # the next launch's acquire against the pull
+    b.task("release", host, whole, wait=[done], kind=OpKind.RELEASE)
+    assert prove(b.plan(), {}, None).tasks == 3
