@@ -7,8 +7,8 @@ boxes as sets of elements or bytes, and nothing of cells or groups.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations, combinations_with_replacement
+from dataclasses import dataclass, replace
+from itertools import combinations, combinations_with_replacement, product
 
 import numpy as np
 import pytest
@@ -61,14 +61,11 @@ class Touch:
     def clashes(self, other: Touch) -> bool:
         return Mode.WRITE in (self.mode, other.mode)
 
-    def meets(self, other: Touch, buffers: Sequence[Buffer]) -> bool:
-        """Whether two boxes share an element, or a byte where buffers lie in one heap."""
-        mine, yours = buffers[self.buffer], buffers[other.buffer]
-        if self.rank != other.rank or (self.buffer != other.buffer and mine.offset_bytes < 0):
-            return False
-        at = [max(b.offset_bytes, 0) // 4 if i == 0 else 0 for b in (mine, yours) for i in range(2)]
-        pairs = zip(self.box, other.box, at[:2], at[2:], strict=False)
-        return all(max(a[0] + p, b[0] + q) < min(a[1] + p, b[1] + q) for a, b, p, q in pairs)
+    def meets(self, other: Touch) -> bool:
+        """Whether the two boxes share an element."""
+        return (self.buffer, self.rank) == (other.buffer, other.rank) and all(
+            max(a[0], b[0]) < min(a[1], b[1]) for a, b in zip(self.box, other.box, strict=True)
+        )
 
 
 class Drawn:
@@ -107,9 +104,9 @@ def plans(
 ) -> Drawn:
     """Two to four ops on one to three ranks, each with the same few tasks on every rank.
 
-    `aliased`: buffers may share bytes; `permuted`: lanes run an op's tasks in another order than
-    the grid's; `in_place`: a task may touch again what it writes; `overwriting`: so may other tasks
-    of its op.
+    `aliased`: two buffers may share bytes, used one after the other; `permuted`: lanes run an op's
+    tasks in another order than the grid's; `in_place`: a task may touch again what it writes;
+    `overwriting`: so may other tasks of its op.
     """
     ranks, lanes = draw(st.integers(1, 3)), draw(st.integers(1, 2))
     capacity = (ROWS, 4)[:dims]
@@ -123,7 +120,7 @@ def plans(
             Role.SCRATCH,
             draw(st.integers(0, 3)) * (2 * ROWS) if aliased else -1,
         )
-        for i in range(draw(st.integers(1, 3)))
+        for i in range(draw(st.integers(1, 2 if aliased else 3)))
     ]
     ops = draw(st.integers(2, 4))
     points = [draw(st.integers(1, 3)) for _ in range(ops)]
@@ -131,6 +128,7 @@ def plans(
     calls = [OpKind.CALL] * ops
     kinds = [OpKind.ACQUIRE, *calls, OpKind.RELEASE] if host else calls
     points = [1, *points, 1] if host else points
+    uses = sorted(draw(st.integers(0, len(buffers) - 1)) for _ in kinds)
     rows: list[Row] = []
     touches: list[Touch] = []
     for op in range(len(kinds)):
@@ -138,9 +136,10 @@ def plans(
             for point in range(points[op]):
                 rows.append((op, rank, rank * lanes + draw(st.integers(0, lanes - 1)), point))
                 for _ in range(draw(st.integers(0, 2))):
-                    touch = draw(_touches(len(rows) - 1, kinds[op], rank, ranks, buffers))
+                    some = [uses[op]] if aliased else range(len(buffers))
+                    touch = draw(_touches(len(rows) - 1, kinds[op], rank, ranks, capacity, some))
                     mine = [t for t in touches if rows[t.task][0] == op]
-                    others = [t for t in mine if t.meets(touch, buffers) and t.clashes(touch)]
+                    others = [t for t in mine if t.meets(touch) and t.clashes(touch)]
                     twice = any(t.task == touch.task for t in others)
                     again = any(t.task != touch.task and t.mode == touch.mode for t in others)
                     # Tasks at one point of the grid, on several ranks: nothing says who is first.
@@ -157,11 +156,16 @@ def plans(
 
 @st.composite
 def _touches(
-    draw: st.DrawFn, task: int, kind: OpKind, rank: int, ranks: int, buffers: list[Buffer]
+    draw: st.DrawFn,
+    task: int,
+    kind: OpKind,
+    rank: int,
+    ranks: int,
+    capacity: Sequence[int],
+    buffers: Sequence[int],
 ) -> Touch:
-    sizes = buffers[0].capacity
-    box = tuple(sorted((draw(st.integers(0, n)), draw(st.integers(0, n)))) for n in sizes)
-    buffer = draw(st.integers(0, len(buffers) - 1))
+    box = tuple(sorted((draw(st.integers(0, n)), draw(st.integers(0, n)))) for n in capacity)
+    buffer = draw(st.sampled_from(buffers))
     if kind in HAND_OVERS:
         return Touch(task, Mode.WRITE, buffer, rank, box)
     mode = draw(st.sampled_from([Mode.READ, Mode.WRITE]))
@@ -237,6 +241,17 @@ def _plan(
     )
 
 
+@dataclass(frozen=True)
+class Access:
+    """What an access covers: elements, and the bytes from the first of them to the last."""
+
+    rank: int
+    buffer: int
+    writes: bool
+    elements: frozenset[tuple[int, ...]]
+    bytes: range
+
+
 class Oracle:
     """Conflicts and orders of a plan, task by task."""
 
@@ -257,42 +272,37 @@ class Oracle:
         op = plan.tasks.op
         self.place = [(int(o), int((t - first[o]) % each[o])) for t, o in enumerate(op)]
 
-    def _touch(self, row: int) -> tuple[int, object, bool, bool, set[object]]:
-        """Rank, memory, reads, writes, elements (bytes first to last where memory is shared)."""
+    def _touch(self, row: int) -> Access:
         a = self.plan.accesses
-        buffer = self.plan.buffers[int(a.buffer[row])]
-        dims = len(buffer.capacity)
-        box = [
-            range(int(p), int(q)) for p, q in zip(a.lo[row][:dims], a.hi[row][:dims], strict=True)
-        ]
-        elements = [
-            i
-            for i in np.ndindex(*buffer.capacity)
-            if all(x in r for x, r in zip(i, box, strict=True))
-        ]
-        mode = int(a.mode[row])
         number = int(a.buffer[row])
-        space: object = number
-        covered: set[object] = set(elements)
-        if self.shared[number] and elements:
-            space = "heap"
-            flat = [int(np.ravel_multi_index(e, buffer.capacity)) for e in elements]
-            width = DTYPE_BYTES[buffer.dtype]
-            start = buffer.offset_bytes
-            covered = set(range(start + min(flat) * width, start + (max(flat) + 1) * width))
-        return int(a.rank[row]), space, bool(mode & 1), bool(mode & 2), covered
+        buffer = self.plan.buffers[number]
+        dims = len(buffer.capacity)
+        bounds = zip(a.lo[row][:dims].tolist(), a.hi[row][:dims].tolist(), strict=True)
+        elements = frozenset(product(*(range(lo, hi) for lo, hi in bounds)))
+        flat = [int(np.ravel_multi_index(e, buffer.capacity)) for e in elements]
+        width, start = DTYPE_BYTES[buffer.dtype], buffer.offset_bytes
+        first, last = min(flat, default=0), max(flat, default=-1)
+        covered = range(start + first * width, start + (last + 1) * width)
+        writes = bool(a.mode[row] & int(Mode.WRITE))
+        return Access(int(a.rank[row]), number, writes, elements, covered)
 
     def conflict(self, s: int, t: int) -> bool:
-        """Whether two tasks touch the same bytes of a rank and one of them writes."""
-        host = {OpKind.ACQUIRE, OpKind.RELEASE}
+        """Whether the order of two tasks matters: see `_clash`."""
         kinds = {self.plan.ops[int(self.plan.tasks.op[x])].kind for x in (s, t)}
-        if kinds & host and self.plan.tasks.rank[s] == self.plan.tasks.rank[t]:
+        if kinds & set(HAND_OVERS) and self.plan.tasks.rank[s] == self.plan.tasks.rank[t]:
             return False
         return any(
-            a[:2] == b[:2] and (a[3] or b[3]) and not a[4].isdisjoint(b[4])
-            for a in self.touches[s]
-            for b in self.touches[t]
+            a.rank == b.rank and self._clash(a, b) for a in self.touches[s] for b in self.touches[t]
         )
+
+    def _clash(self, a: Access, b: Access) -> bool:
+        """One writes, and they share elements; or bytes, between a box's first and its last."""
+        if not (a.writes or b.writes):
+            return False
+        if a.buffer == b.buffer:
+            return not a.elements.isdisjoint(b.elements)
+        shared = self.shared[a.buffer] and self.shared[b.buffer]
+        return shared and max(a.bytes.start, b.bytes.start) < min(a.bytes.stop, b.bytes.stop)
 
     def demands(self) -> Iterator[tuple[int, int, int]]:
         """(before, after, lag): pairs that must be ordered."""
@@ -374,21 +384,7 @@ def test_boxes(drawn: Drawn):
     check(drawn.plan)
 
 
-def one_after_the_other(plan: Plan) -> bool:
-    """Whether buffers that share bytes are never in use at once, as plan-memory has it."""
-    spans: list[tuple[int, int, int, int]] = []
-    for number, buffer in enumerate(plan.buffers):
-        ops = plan.tasks.op[plan.accesses.task[plan.accesses.buffer == number]]
-        if len(ops):
-            end = buffer.offset_bytes + buffer.size_bytes
-            spans.append((buffer.offset_bytes, end, int(ops.min()), int(ops.max())))
-    return not any(
-        a < d and c < b and first <= other_last and other_first <= last
-        for (a, b, first, last), (c, d, other_first, other_last) in combinations(spans, 2)
-    )
-
-
-@given(plans(aliased=True).filter(lambda drawn: one_after_the_other(drawn.plan)))
+@given(st.sampled_from([1, 2]).flatmap(lambda dims: plans(dims=dims, aliased=True)))
 @settings(max_examples=100, deadline=None)
 def test_buffers_that_share_bytes(drawn: Drawn):
     check(drawn.plan)
@@ -410,6 +406,17 @@ def test_in_place(drawn: Drawn):
 @settings(max_examples=50, deadline=None)
 def test_grids_that_overwrite(drawn: Drawn):
     check(drawn.plan)
+
+
+@pytest.mark.xfail(strict=True, reason="a buffer that is only read there hides the one before")
+def test_bytes_that_a_buffer_in_between_only_reads():
+    zero = Buffer("", "f32", (1,), np.ones((1, 1), np.int64), Memory.LOCAL, Role.SCRATCH, 0)
+    buffers = [replace(zero, name=name) for name in "abc"]
+    rows = [(0, 0, 0, 0), (1, 0, 2, 0), (2, 0, 1, 0), (3, 0, 0, 0)]  # on lanes 0, 2, 1, 0
+    modes = [(Mode.WRITE, 0), (Mode.READ, 0), (Mode.READ, 1), (Mode.WRITE, 2)]
+    touches = [Touch(i, mode, b, 0, ((0, 1),)) for i, (mode, b) in enumerate(modes)]
+    kinds = [OpKind.CALL] * 4
+    check(_plan(1, 3, buffers, kinds, rows, [0, 0, 0, 1], touches, persistent=False))
 
 
 OPTIONS = {
