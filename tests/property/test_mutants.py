@@ -26,7 +26,7 @@ def test_kinds():
     with dt.compile(ag_gemm(3), options=dt.Options(algorithm="mesh-push")) as exe:
         kinds = {m.kind for m in testing.mutants(exe.plan)}
     assert {"wait dropped", "notify dropped", "value raised", "order swapped"} <= kinds
-    assert {"wrong source", "wrong target", "box shrunk", "buffers overlap"} <= kinds
+    assert {"wrong peer as source", "wrong target", "box shrunk", "buffers overlap"} <= kinds
 
 
 def test_the_program_itself_is_right_in_every_order():
