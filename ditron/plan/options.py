@@ -12,6 +12,8 @@ import msgspec
 from ditron.errors import OptionError
 from ditron.plan.collectives import parse_algorithm
 
+TILE = "two positive sizes such as (128, 256)"
+
 
 @dataclass(frozen=True)
 class OpOptions:
@@ -34,8 +36,8 @@ class OpOptions:
             parse_algorithm(self.algorithm)
         if self.chunk_bytes is not None and self.chunk_bytes < 1:
             raise OptionError(f"chunk_bytes is at least 1, got {self.chunk_bytes}")
-        if self.tile is not None and (len(self.tile) != 2 or min(self.tile) < 1):
-            raise OptionError(f"tile is two positive sizes such as (128, 256), got {self.tile}")
+        if self.tile is not None and min(self.tile) < 1:
+            raise OptionError(f"tile is {TILE}, got {self.tile}")
 
 
 @dataclass(frozen=True)
@@ -96,5 +98,7 @@ def check_types(options: OpOptions) -> None:
         try:
             msgspec.convert(value, hint, strict=True, from_attributes=False)
         except msgspec.ValidationError as error:
+            if name == "tile":
+                raise OptionError(f"tile is {TILE}, got {value}") from error
             expected = str(error).split(" - at ")[0][0].lower() + str(error).split(" - at ")[0][1:]
             raise OptionError(f"{name}={value!r}: {expected}") from error

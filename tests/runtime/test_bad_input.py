@@ -416,8 +416,8 @@ def test_bad_usage(run: Run, what: str, tmp_path: Path) -> None:
 
 
 PASSES: dict[str, tuple[str, str]] = {
-    "unknown pass": ("frob-nicate", "frob-nicate"),
-    "unknown option": ("plan-memory{resue=true}", "resue"),
+    "unknown pass": ("unheard-of", "unheard-of"),
+    "unknown option": ("plan-memory{reused=true}", "reused"),
     "option's value": ("plan-memory{align=two}", "align"),
     "prerequisite": ("insert-signals", "schedule-tasks|lower-task-to-device|device"),
 }

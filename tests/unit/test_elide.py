@@ -13,7 +13,7 @@ from xdsl.context import Context
 
 import ditron as dt
 from ditron.analysis.expand import expand
-from ditron.analysis.happens_before import happens_before
+from ditron.analysis.separation import happens_before
 from ditron.passes.elide_waits import ElideWaitsPass, needed_waits
 from ditron.plan.tables import LaneOrder, Plan
 from tests.unit.lowered import PROGRAMS, lower, plan_of
