@@ -23,13 +23,14 @@ from ditron.backends.cpu import CPU
 from ditron.backends.triton import GPUS
 from ditron.builder.device import DeviceProgram
 from ditron.builder.task import Program
-from ditron.errors import OptionError
+from ditron.errors import OptionError, ProgramError
 from ditron.executable import BoundTensor, Executable
 from ditron.ir import task
 from ditron.ir.dominance import check_dominance
 from ditron.pipelines import default_pipeline, device_pipeline, transport_pipeline
 from ditron.plan.machine import Machine, load_machine
 from ditron.plan.options import Options
+from ditron.plan.placement import Mesh
 from ditron.plan.tables import Role
 from ditron.stages import Stages
 
@@ -37,7 +38,7 @@ BACKENDS: dict[str, Backend] = {"cpu": CPU, **GPUS}
 
 
 def compile(  # noqa: A001 - the public name, as torch has it
-    program: Program | DeviceProgram,
+    program: Program | DeviceProgram | ModuleOp,
     target: str = "cpu",
     machine: str | None = None,
     options: Options | None = None,
@@ -45,7 +46,8 @@ def compile(  # noqa: A001 - the public name, as torch has it
     """Compile and prove a program.
 
     Args:
-        program: what to compute and how its tensors lie; or, written by hand, how to do it.
+        program: what to compute and how its tensors lie; or, written by hand, how to do it; or
+            IR with a task program, such as a dump that was read back.
         target: what to run on: "cpu", "cuda"; or an architecture to compile for ("sm_90").
         machine: a machine's name or YAML file; the target's own by default.
         options: what the user decides instead of ditron.
@@ -54,22 +56,23 @@ def compile(  # noqa: A001 - the public name, as torch has it
         OptionError: an unknown target, or a choice that the program or machine cannot follow.
         ProofError: the plan is not right; the message is the counterexample.
     """
-    if not isinstance(program, Program | DeviceProgram):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OptionError(f"compile takes a dt.Program, got {type(program).__name__}")
+    if not isinstance(program, Program | DeviceProgram | ModuleOp):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ProgramError(f"compile takes a dt.Program or dt.DeviceProgram, got {program!r}")
     if not isinstance(options, Options | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OptionError(f"options are a dt.Options, got {type(options).__name__}")
+        raise OptionError(f"options are dt.Options(...), got {options!r}")
     if target not in BACKENDS:
         raise OptionError(f"no target {target!r}; there is {', '.join(BACKENDS)}")
     backend = BACKENDS[target]
     machine = machine or backend.machine
     options = options or Options()
     described = load_machine(machine)
-    _check_machine(program, backend, described)
-    source = program.ir
+    source = program if isinstance(program, ModuleOp) else program.ir
+    mesh = task_program(source).mesh if isinstance(program, ModuleOp) else program.mesh
+    _check_machine(mesh, backend, described)
     if isinstance(program, DeviceProgram):
         passes = device_pipeline(options)
     else:
-        passes = default_pipeline(_with_lanes(options, described, program.mesh.ranks), machine)
+        passes = default_pipeline(_with_lanes(options, described, mesh.ranks), machine)
     module = source.clone()
     with _no_gc():
         _run_passes(module, passes)
@@ -79,8 +82,9 @@ def compile(  # noqa: A001 - the public name, as torch has it
         _run_passes(module, lowering)
     built = backend.build(module, plan, options.wait_bound_s)
     stages = Stages(source, [*passes, *lowering])
-    tensors = _tensors(program)
-    return Executable(stages, plan, report, built.source, built.executor, program.mesh, tensors)
+    return Executable(
+        stages, plan, report, built.source, built.executor, mesh, _tensors(program, source)
+    )
 
 
 def _with_lanes(options: Options, machine: Machine, ranks: int) -> Options:
@@ -94,14 +98,13 @@ def _with_lanes(options: Options, machine: Machine, ranks: int) -> Options:
     return replace(options, workers=options.workers or compute - spare, copy_lanes=copy)
 
 
-def _check_machine(program: Program | DeviceProgram, backend: Backend, machine: Machine) -> None:
+def _check_machine(mesh: Mesh, backend: Backend, machine: Machine) -> None:
     if machine.target != backend.family:
         wanted = backend.family
         raise OptionError(f"machine {machine.name} is for target {machine.target}, not {wanted}")
-    if program.mesh.ranks > machine.max_ranks:
+    if mesh.ranks > machine.max_ranks:
         raise OptionError(
-            f"{program.mesh} has {program.mesh.ranks} ranks, machine {machine.name} at most"
-            f" {machine.max_ranks}"
+            f"{mesh} has {mesh.ranks} ranks, machine {machine.name} at most {machine.max_ranks}"
         )
 
 
@@ -125,12 +128,14 @@ def _no_gc() -> Generator[None]:
             gc.enable()
 
 
-def _tensors(program: Program | DeviceProgram) -> Iterator[BoundTensor]:
+def _tensors(
+    program: Program | DeviceProgram | ModuleOp, module: ModuleOp
+) -> Iterator[BoundTensor]:
     if isinstance(program, DeviceProgram):
         for name, (role, spec) in program.tensors.items():
             yield BoundTensor(name, spec, role)
         return
-    source = task_program(program.ir)
+    source = task_program(module)
     for op in source.inputs:
         role = Role.WEIGHT if isinstance(op, task.WeightOp) else Role.INPUT
         yield BoundTensor(op.tensor_name.data, task.spec_of(op.result), role)

@@ -16,7 +16,7 @@ from ditron.errors import InputError, LaunchError, OptionError
 from ditron.plan.placement import Mesh
 from ditron.plan.spec import TensorSpec
 from ditron.plan.tables import Plan, Role
-from ditron.runtime.reference import check_tensors
+from ditron.runtime.inputs import check_mapping, check_tensors
 from ditron.runtime.sharding import assemble, local_box
 from ditron.stages import Stages
 
@@ -72,10 +72,12 @@ class Executable:
         Raises:
             InputError: a name, shape or dtype that the program does not have.
         """
+        check_mapping("weight", weights)
         known = self._of(Role.WEIGHT)
         for name in weights:
             if name not in known:
-                raise InputError(f"no weight {name!r}; there are {', '.join(known) or 'none'}")
+                have = ", ".join(known) or "none"
+                raise InputError(f"the program takes weights {have}; unknown: {name}")
         self._check(weights, [n for n in known if n in weights], "weight")
         self._write(weights)
         self._unbound -= weights.keys()
@@ -101,18 +103,19 @@ class Executable:
     def measure(self, inputs: Tensors, repeats: int = 20) -> list[float]:
         """Seconds of each of some launches, slowest rank, with the inputs already in place."""
         if not isinstance(repeats, int) or repeats < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"measure takes a whole number of repeats from 1 on, got {repeats!r}")
+            raise OptionError(f"measure takes at least one repeat, got {repeats!r}")
         self._place(inputs)
         return self._executor.measure(repeats)
 
     def trace(self, path: str | Path) -> None:
         """Launch once more on the inputs in place; write what ran when as a Chrome trace."""
+        self._check_open()
         if self._unbound:
             raise InputError(f"bind {', '.join(sorted(self._unbound))} first")
         try:
-            Path(path).touch()
+            Path(path).open("a").close()
         except OSError as error:
-            raise OptionError(f"cannot write the trace {path}: {error.strerror}") from error
+            raise OptionError(f"cannot write {path}: {error.strerror}") from error
         self._executor.trace(path)
 
     def local(self, name: str, rank: int) -> torch.Tensor:
@@ -140,9 +143,12 @@ class Executable:
 
     def reset(self) -> None:
         """Make the executable usable again after a launch that did not finish."""
-        if self._closed:
-            raise LaunchError(f"{self.plan.name} is closed; compile it again")
+        self._check_open()
         self._executor.reset()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LaunchError("this executable cannot be used: it is closed")
 
     def close(self) -> None:
         """End its processes and free its memory."""

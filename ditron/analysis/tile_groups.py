@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 
 import networkx as nx
 
@@ -62,10 +63,10 @@ def local_shape(spec: TensorSpec, mesh: Mesh) -> tuple[int, ...]:
 
 
 def gemm_shape(op: task.MatmulOp, mesh: Mesh) -> GemmShape:
-    """What a rank multiplies."""
-    m, n = local_shape(task.spec_of(op.result), mesh)
-    k = local_shape(task.spec_of(op.lhs), mesh)[1]
-    return GemmShape(m, n, k, task.spec_of(op.result).dtype)
+    """What a rank multiplies; of stacks of matrices, all rows."""
+    *rows, n = local_shape(task.spec_of(op.result), mesh)
+    k = local_shape(task.spec_of(op.lhs), mesh)[-1]
+    return GemmShape(prod(rows), n, k, task.spec_of(op.result).dtype)
 
 
 def products_beside(

@@ -184,7 +184,7 @@ class Program:
         The kernels that it calls stand before it.
         """
         if self._state is not _State.CLOSED:
-            self._refuse("its IR is complete when its `with` block has ended", user_line())
+            self._refuse("its IR is complete when its `with` block has ended", self._where)
         return ModuleOp([*(func.clone() for func in self.kernels.values()), self._op.clone()])
 
     def add_kernel(self, func: core.FuncOp) -> str:

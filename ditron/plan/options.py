@@ -100,5 +100,5 @@ def check_types(options: OpOptions) -> None:
         except msgspec.ValidationError as error:
             if name == "tile":
                 raise OptionError(f"tile is {TILE}, got {value}") from error
-            expected = str(error).split(" - at ")[0][0].lower() + str(error).split(" - at ")[0][1:]
-            raise OptionError(f"{name}={value!r}: {expected}") from error
+            kind = getattr(hint, "__name__", None) or str(hint).replace("ditron.plan.options.", "")
+            raise OptionError(f"{name} is of type {kind}, got {value!r}") from error

@@ -21,7 +21,7 @@ def check_inputs(program: task.ProgramOp, inputs: Mapping[str, torch.Tensor | fl
     Raises:
         InputError: they are not.
     """
-    _check_mapping("input", inputs)
+    check_mapping("input", inputs)
     sources = [*program.inputs, *program.scalars, *program.states]
     specs = {op.tensor_name.data: task.spec_of(op.result) for op in sources}
     states = [op.tensor_name.data for op in program.states]
@@ -75,7 +75,7 @@ def check_tensors(
     Raises:
         InputError: a name is missing or unknown, or a shape or dtype is another.
     """
-    _check_mapping(what, given)
+    check_mapping(what, given)
     if given.keys() != specs.keys():
         missing = ", ".join(sorted(specs.keys() - given.keys())) or "none"
         unknown = ", ".join(sorted(given.keys() - specs.keys())) or "none"
@@ -91,7 +91,7 @@ def check_tensors(
                 f'{what} "{name}" should be a torch tensor, got {type(tensor).__name__}'
             )
         if tensor.layout != torch.strided or tensor.device.type == "meta":
-            raise InputError(f'{what} "{name}" should be a dense tensor with data')
+            raise InputError(f'{what} "{name}" should be a strided tensor with data')
         if tuple(tensor.shape) != spec.shape or tensor.dtype != torch_dtype(spec.dtype):
             message = (
                 f'{what} "{name}" should have shape {spec.shape} and dtype'
@@ -100,7 +100,8 @@ def check_tensors(
             raise InputError(message)
 
 
-def _check_mapping(what: str, given: object) -> None:
+def check_mapping(what: str, given: object) -> None:
+    """Tensors are given by name, else an InputError."""
     if not isinstance(given, Mapping):
         raise InputError(f"{what}s are a dict of tensors by name, got {type(given).__name__}")
 

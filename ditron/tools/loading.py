@@ -10,35 +10,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import ModuleOp
 
+from ditron.analysis.symbols import find_task_program
 from ditron.builder.device import DeviceProgram
 from ditron.builder.task import Program
 from ditron.errors import DitronError, OptionError, ProgramError
-from ditron.ir import device, task
+from ditron.ir import device
 from ditron.ir.frontend import parse_module
-from ditron.plan.placement import Mesh
 from ditron.tools.arguments import parse_settings
 from ditron.universe import DIALECTS
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Dump:
-    """A program that was read back from IR text; to `compile` it is like a `dt.Program`."""
-
-    module: ModuleOp
-    mesh: Mesh
-
-    @property
-    def ir(self) -> ModuleOp:
-        """A fresh copy, as `dt.Program` gives it."""
-        return self.module.clone()
 
 
 @dataclass(frozen=True)
@@ -60,32 +47,19 @@ class Source:
             return False
         return any(isinstance(op, device.ProgramOp) for op in self.program.ops)
 
-    def to_compile(self) -> Program | DeviceProgram:
+    def to_compile(self) -> Program | DeviceProgram | ModuleOp:
         """What `dt.compile` takes.
 
         Raises:
             OptionError: a dump without a task program, or with a device program beside it.
         """
-        if not isinstance(self.program, ModuleOp):
-            return self.program
         if self.lowered:
             msg = f"{self.path} is a dump of a lowered stage: `ditron verify` proves it as it is"
             raise OptionError(msg)
-        mesh = task_program(self.program, self.path).mesh
-        return cast("Program", Dump(self.program, mesh))
-
-
-def task_program(module: ModuleOp, path: Path) -> task.ProgramOp:
-    """The task program of a module.
-
-    Raises:
-        OptionError: there is none.
-    """
-    for op in module.ops:
-        if isinstance(op, task.ProgramOp):
-            return op
-    msg = f"{path} holds no task.program"
-    raise OptionError(msg)
+        if isinstance(self.program, ModuleOp) and find_task_program(self.program) is None:
+            msg = f"{self.path} holds no task.program"
+            raise OptionError(msg)
+        return self.program
 
 
 def load(path: Path, settings: Sequence[str] = ()) -> Source:
@@ -128,12 +102,17 @@ def parse_dump(text: str, name: str) -> ModuleOp:
 
     Raises:
         ParseError, VerifyException: it is no valid IR.
+        ProgramError: it is nested deeper than Python's stack.
     """
     ctx = Context()
     ctx.register_dialect("builtin", lambda: builtin.Builtin)
     for dialect, load_dialect in DIALECTS.items():
         ctx.register_dialect(dialect, load_dialect)
-    return parse_module(ctx, text, name)
+    try:
+        return parse_module(ctx, text, name)
+    except RecursionError as error:
+        msg = "regions are nested too deeply"
+        raise ProgramError(msg, name) from error
 
 
 def _load_python(path: Path, settings: Sequence[str]) -> Program | DeviceProgram:
@@ -172,11 +151,11 @@ def _run(code: Callable[[], T], path: Path) -> T:
     except DitronError:
         raise
     except SyntaxError as error:
-        where = f"{error.filename}:{error.lineno}"
+        where = f"{error.filename}:{error.lineno}" if error.filename else str(path)
         raise ProgramError(error.msg, where) from error
     except Exception as error:  # the user's own code may raise anything
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if Path(frame.filename) == path] or frames
         where = f"{own[-1].filename}:{own[-1].lineno}"
-        msg = f"{type(error).__name__}: {error}"
+        msg = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ProgramError(msg, where) from error

@@ -50,7 +50,7 @@ def make_options(
     per_op: dict[str, dict[str, Any]] = {}
     for word in words:
         target, equals, text = word.partition("=")
-        if not equals:
+        if not equals or target.startswith(":"):
             msg = f"--option {word}: expected name=value or op-name:name=value"
             raise OptionError(msg)
         pattern, _, name = target.rpartition(":")

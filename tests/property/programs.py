@@ -249,7 +249,7 @@ Move = tuple[str, tuple[dt.Value, ...], dict[str, object]]
 def walks(draw: st.DrawFn, *, wide: bool = False) -> Case:
     """Any ops that the rules allow, one after another, on values of one to three dimensions.
 
-    `wide`: also products of stacks of matrices, and collectives other than gather and reduce.
+    `wide`: also collectives other than gather and reduce.
     """
     ranks = draw(st.sampled_from(RANKS))
     ndim = draw(st.sampled_from((2, 2, 2, 1, 3)))
@@ -284,7 +284,7 @@ def _moves(w: Writer) -> Iterator[Move]:
             for fn in ("add", "sub", "mul"):
                 if _allowed(lambda fn=fn, a=a, b=b: rules.pointwise(fn, [a.spec, b.spec])):
                     yield from _if_fits(w, fn, (a, b))
-            for transpose in (False, True) if w.wide or len(a.shape) == 2 else ():
+            for transpose in (False, True) if len(a.shape) == len(b.shape) == 2 else ():
                 if _allowed(
                     lambda a=a, b=b, t=transpose: rules.matmul(a.spec, b.spec, transpose_b=t)
                 ):

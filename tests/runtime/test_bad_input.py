@@ -99,7 +99,7 @@ COMPILE: dict[str, tuple[Expected, Callable[[], object]]] = {
         lambda: dt.compile(good(300)),
     ),
     "options of another type": (
-        (OptionError, "options are dt.Options.*, got .*dict"),
+        (OptionError, "options are dt.Options.*, got .*workers"),
         lambda: dt.compile(good(), options=wrong({"workers": 2})),
     ),
     "in place where it cannot be": (
@@ -142,7 +142,7 @@ OPTIONS: dict[str, tuple[dict[str, object], str]] = {
     "wait_bound_s": ({"wait_bound_s": 0}, "wait_bound_s is positive, got 0"),
     "wait_bound_s no number": ({"wait_bound_s": float("nan")}, "wait_bound_s .*got nan"),
     "deterministic": ({"deterministic": False}, "deterministic=False is not supported yet"),
-    "per_op's type": ({"per_op": {"up": {"tile": (2, 2)}}}, "per_op .*OpOptions.*got .*dict"),
+    "per_op's type": ({"per_op": {"up": {"tile": (2, 2)}}}, "per_op.*OpOptions.*got dict"),
 }
 
 

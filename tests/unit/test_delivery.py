@@ -280,12 +280,29 @@ def test_what_shares_bytes_is_lost():
     for row, offset in ((0, 0), (1, 64)):
         plan.buffers[row] = replace(plan.buffers[row], offset_bytes=offset)
     a, b, y = plan.tasks[0].touches
-    scratch = plan.write(plan.buffer("s", (N, N), offset=16), 0, (0, 2), (0, N))
-    plan.task("move", 0, plan.read(b.buffer, 0, (0, 2), (0, N)), scratch, kind=OpKind.COPY)
+    kept = plan.buffer("kept", (N, N), offset=256)
+    scratch = plan.buffer("s", (N, N), offset=256 + 16)
+    whole, top = ((0, N), (0, N)), ((0, 2), (0, N))
+    plan.tasks.clear()
+    plan.task("keep", 0, a, plan.write(kept, 0, *whole), kind=OpKind.COPY)
+    plan.task("dot", 0, plan.read(kept, 0, *whole), b, y, kernel="dot")
+    move = plan.read(b.buffer, 0, *top), plan.write(scratch, 0, *top)
+    plan.task("move", 0, *move, kind=OpKind.COPY)
     check_delivery(plan.plan(), kernels(DOT), program_op(square()))
-    plan.task("dot", 0, a, b, y, kernel="dot")
+    plan.task("dot", 0, plan.read(kept, 0, *whole), b, y, kernel="dot")
     text = refused(plan, [DOT], square())
-    assert "a buffer in the same bytes has overwritten %a[1:4, 0:1] at rank 0" in text
+    assert "a buffer in the same bytes has overwritten %kept[1:4, 0:1] at rank 0" in text
+
+
+def test_an_input_stays_for_further_launches():
+    plan = one_tile("a", "b")
+    for row, offset in ((0, 0), (1, 64)):
+        plan.buffers[row] = replace(plan.buffers[row], offset_bytes=offset)
+    scratch = plan.write(plan.buffer("s", (N, N), offset=16), 0, (0, 2), (0, N))
+    b = plan.tasks[0].touches[1].buffer
+    plan.task("move", 0, plan.read(b, 0, (0, 2), (0, N)), scratch, kind=OpKind.COPY)
+    text = refused(plan, [DOT], square())
+    assert "'a' is to stay for further launches, but this one overwrites %a[1:4, 0:1]" in text
 
 
 def test_an_empty_sum_is_zero():
@@ -320,7 +337,7 @@ def test_what_cannot_be_compared_is_a_plan_error():
         check_delivery(one_tile("a", "b").plan(), {}, program)
     plan = one_tile("a", "b")
     plan.buffer("z", (N, N), role=Role.OUTPUT)
-    with pytest.raises(PlanError, match="2 output buffers, the program 1"):
+    with pytest.raises(PlanError, match="output buffers y, z, the program outputs y"):
         check_delivery(plan.plan(), kernels(DOT), program)
     wide = one_tile("a", "b")
     wide.buffers.clear()
