@@ -36,9 +36,10 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Baseline:
-    """One number a launch, in seconds: the library unfused, and its products alone, slowest rank.
+    """One number a launch, in seconds: the library unfused, and its products alone.
 
-    `core_s` is the CPU time of all ranks for an unfused launch.
+    From the first rank's begin to the last one's end, as ditron's own are. `core_s` is the CPU time
+    of all ranks for an unfused launch.
     """
 
     unfused: list[float]
@@ -71,12 +72,9 @@ class GlooRanks:
         """All ranks measure one case."""
         for pipe in self._pipes:
             pipe.send((sizes, repeats))
-        answers: list[tuple[list[float], ...]] = [pipe.recv() for pipe in self._pipes]
-        slowest = [[max(values) for values in zip(*lists, strict=True)] for lists in _by(answers)]
-        together: list[float] = [
-            sum(values, 0.0) for values in zip(*(a[2] for a in answers), strict=True)
-        ]
-        return Baseline(slowest[0], slowest[1], together)
+        answers: list[tuple[Runs, Runs]] = [pipe.recv() for pipe in self._pipes]
+        unfused, alone = ([answer[i] for answer in answers] for i in range(2))
+        return Baseline(_slowest(unfused), _slowest(alone), _together(unfused))
 
     def close(self) -> None:
         """End the ranks."""
@@ -98,9 +96,20 @@ class GlooRanks:
         self.close()
 
 
-def _by(answers: Sequence[tuple[list[float], ...]]) -> list[list[list[float]]]:
-    """From a list a rank to a list a figure."""
-    return [[answer[i] for answer in answers] for i in range(len(answers[0]))]
+Runs = list[tuple[float, float, float]]
+"""Begin, end and CPU time of each launch on one rank, in seconds of a clock that ranks share."""
+
+
+def _slowest(ranks: Sequence[Runs]) -> list[float]:
+    """From the first rank's begin to the last one's end, each launch."""
+    launches = zip(*ranks, strict=True)
+    return [
+        max(end for _, end, _ in runs) - min(begin for begin, _, _ in runs) for runs in launches
+    ]
+
+
+def _together(ranks: Sequence[Runs]) -> list[float]:
+    return [sum(core for _, _, core in runs) for runs in zip(*ranks, strict=True)]
 
 
 def measure_baseline(sizes: Sizes, repeats: int) -> Baseline:
@@ -115,8 +124,7 @@ def _serve(rank: int, ranks: int, store: str, pipe: Connection) -> None:
     while (asked := pipe.recv()) is not None:
         sizes, repeats = asked
         unfused, alone = _bodies(sizes)
-        seconds, core = _times(unfused, repeats)
-        pipe.send((seconds, _times(alone, repeats)[0], core))
+        pipe.send((_times(unfused, repeats), _times(alone, repeats)))
     dist.destroy_process_group()
 
 
@@ -164,14 +172,12 @@ def _multiply(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
         out.copy_(torch.mm(a.float(), b.float()))
 
 
-def _times(body: Callable[[], None], repeats: int) -> tuple[list[float], list[float]]:
-    """(seconds, CPU seconds of this rank's threads) of each launch after a barrier."""
-    seconds: list[float] = []
-    core: list[float] = []
+def _times(body: Callable[[], None], repeats: int) -> Runs:
+    """Each launch after a barrier."""
+    runs: Runs = []
     for _ in range(WARM_UP + repeats):
         dist.barrier()
-        start, busy = time.perf_counter(), time.process_time()
+        begin, busy = time.monotonic(), time.process_time()
         body()
-        seconds.append(time.perf_counter() - start)
-        core.append(time.process_time() - busy)
-    return seconds[WARM_UP:], core[WARM_UP:]
+        runs.append((begin, time.monotonic(), time.process_time() - busy))
+    return runs[WARM_UP:]

@@ -82,7 +82,7 @@ def ag_gemm_plan(tasks: int, ranks: int, workers: int) -> Plan:
     g = r1 * chunks + c
     own = row // chunks == r2
     zero, full = np.zeros_like(row), np.full_like(row, k)
-    read_row: np.ndarray = np.where(own, row % chunks, row)
+    read_row = row - own * (row - row % chunks)
     boxes: list[tuple[object, ...]] = [
         (np.arange(first_tile), Mode.READ, 0, r1, c * CHUNK, c * CHUNK + CHUNK, c * 0, c * 0 + k),
         (np.arange(first_tile), Mode.WRITE, 1, dst, g * CHUNK, g * CHUNK + CHUNK, g * 0, g * 0 + k),

@@ -242,12 +242,14 @@ def _cells(boxes: _Boxes, row: Longs) -> tuple[Longs, Longs]:
         cell: Longs = rank[mine]
         size = int(rank.max()) + 1
         for d in range(lo.shape[1]):
-            cuts = np.unique(np.concatenate([lo[written, d], hi[written, d]]))
-            a = longs(np.maximum(np.searchsorted(cuts, lo[owner, d], "right") - 1, 0))
-            b = longs(np.minimum(np.searchsorted(cuts, hi[owner, d], "left"), len(cuts) - 1))
+            edges = np.concatenate([lo[written, d], hi[written, d]])
+            cuts = longs(np.unique(edges))
+            first, end = lo[owner, d], hi[owner, d]
+            a = np.maximum(longs(cuts.searchsorted(first, "right")) - 1, 0)
+            b = np.minimum(longs(cuts.searchsorted(end)), len(cuts) - 1)
             many = np.maximum(b - a, 0)
             cell = longs(np.repeat(cell * len(cuts), many)) + spans(a, many)
-            owner = np.repeat(owner, many)
+            owner = longs(np.repeat(owner, many))
             size *= len(cuts)
         cells.append(base + cell)
         owners.append(mine[owner])

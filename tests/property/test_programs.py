@@ -152,9 +152,7 @@ def stack_of_matrices(p: dt.Program) -> None:
 
 
 def test_stacks_of_matrices_are_refused() -> None:
-    with pytest.raises(
-        PlanError, match=r"test_programs.py:\d+: matmul with batch"
-    ):
+    with pytest.raises(PlanError, match=r"test_programs.py:\d+: matmul with batch"):
         dt.compile(write(stack_of_matrices, 2))
 
 
