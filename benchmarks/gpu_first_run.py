@@ -64,9 +64,10 @@ def example(name: str, **sizes: int) -> dt.Program:
 
 
 def options_for(ranks: int, algorithm: str | None = None) -> dt.Options:
-    """Options with as many workers as fit when `ranks` ranks share the GPU."""
+    """Options with as many workers as fit when `ranks` ranks share the GPUs that are there."""
     copies = COPY_LANES if ranks > 1 else 0
-    workers = sm_count(0) // ranks - (copies + SPARE_SMS if ranks > 1 else 0)
+    sharing = -(-ranks // torch.cuda.device_count())
+    workers = sm_count(0) // sharing - (copies + SPARE_SMS if ranks > 1 else 0)
     lanes = max(copies, 1)
     return dt.Options(algorithm, workers=workers, copy_lanes=lanes, wait_bound_s=20)
 
@@ -192,7 +193,7 @@ def cublas_seconds(x: torch.Tensor, w: torch.Tensor, repeats: int = 30) -> float
 def hang_section() -> bool:
     """A notify taken out of the code: the launch must end with a report, and run after reset."""
     program = example("01_ag_gemm", m=512, n=512, k=256, tp=2)
-    options = replace(options_for(2, "mesh-push"), wait_bound_s=3)
+    options = replace(options_for(2, "mesh-in-place"), wait_bound_s=3)
     with dt.compile(program, target="cuda", options=options) as exe:
         executor = executor_of(exe)
         good = executor._program  # pyright: ignore[reportPrivateUsage]

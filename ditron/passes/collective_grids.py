@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import SSAValue
@@ -124,13 +125,20 @@ class Collective:
         dims[self.dim] = lengths
         element = dtype_attr(dtype) if dtype else type_.element_type
         buffer = device.BufferOp(
-            f"{self.name}.{suffix}",
+            self._fresh(f"{self.name}.{suffix}"),
             Role.SCRATCH,
             dims,
             device.BufferType.get(dims, element, Memory.SYMMETRIC),
         )
         self._insert(buffer)
         return buffer.result
+
+    def _fresh(self, wanted: str) -> str:
+        """A name that no buffer has: a user may have taken any."""
+        ops = self.program.body.block.ops
+        taken = {op.buffer_name.data for op in ops if isinstance(op, device.BufferOp)}
+        numbered = (f"{wanted}.{number}" for number in count(1))
+        return next(name for name in chain([wanted], numbered) if name not in taken)
 
     def box(self, grid: GridBuilder, place: Place, size: Expr, capacity: int) -> SSAValue:
         """`size` elements along the collective's dimension, all of the others."""

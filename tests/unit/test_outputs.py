@@ -34,7 +34,6 @@ def test_an_input_may_be_an_output():
     assert torch.equal(out["y"], t.relu())
 
 
-@pytest.mark.xfail(strict=True, reason="decompose-collectives does not look for names in use")
 @pytest.mark.parametrize("name", ["reduce_scatter.slots", "y.slots"])
 def test_an_input_may_be_named_like_scratch(name: str):
     with dt.Program("p", dt.Mesh(tp=2)) as p:
