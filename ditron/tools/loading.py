@@ -155,7 +155,7 @@ def _run(code: Callable[[], T], path: Path) -> T:
         raise ProgramError(error.msg, where) from error
     except Exception as error:  # the user's own code may raise anything
         frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if Path(frame.filename) == path] or frames
-        where = f"{own[-1].filename}:{own[-1].lineno}"
+        own = [frame.lineno for frame in frames if Path(frame.filename) == path]
+        where = f"{path}:{own[-1]}" if own else str(path)
         msg = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ProgramError(msg, where) from error
