@@ -19,7 +19,7 @@ import torch
 
 import ditron as dt
 from benchmarks.core_time import core_seconds, rank_pids
-from benchmarks.gloo import GlooRanks, Sizes
+from benchmarks.gloo import WARM_UP, GlooRanks, Sizes
 from ditron.ir import task
 from ditron.tools.inputs import make_inputs
 
@@ -84,11 +84,13 @@ class Ours:
         self.figures = Figures()
 
     def measure(self, repeats: int) -> None:
-        """Some launches more."""
-        for _ in range(repeats):
-            before = core_seconds(self._pids)
-            self.figures.wall += self.executable.measure(self._inputs, repeats=1)
-            self.figures.core.append(core_seconds(self._pids) - before)
+        """Some launches more, one right after the other; the first ones warm up as gloo's do."""
+        launches = WARM_UP + repeats
+        before = core_seconds(self._pids)
+        wall = self.executable.measure(self._inputs, repeats=launches)
+        core = (core_seconds(self._pids) - before) / launches
+        self.figures.wall += wall[WARM_UP:]
+        self.figures.core += [core] * repeats
 
     def close(self) -> None:
         self.executable.close()
@@ -98,8 +100,8 @@ def compare(gloo: GlooRanks, sizes: Sizes, dtype: dt.DType, rounds: int) -> str:
     """One row of the table."""
     ours, theirs, alone = Ours(sizes, dtype=dtype), Figures(), Figures()
     for _ in range(rounds):
-        ours.measure(3)
-        found = gloo.measure(sizes, 3)
+        ours.measure(5)
+        found = gloo.measure(sizes, 5)
         theirs.wall += found.unfused
         theirs.core += found.core_s
         alone.wall += found.matmul_alone
