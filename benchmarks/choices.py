@@ -40,6 +40,9 @@ CASES = (
 )
 QUICK = (3, 4, 5, 9, 10, 11)
 RANKS = 4
+TURN_S = 0.05
+"""Each program's turn takes about that long, so that small ones get many launches."""
+
 DTYPES = {"f32": dt.f32, "bf16": dt.bf16}
 
 
@@ -129,10 +132,11 @@ def regret(case: Case, measure: Measure) -> tuple[float, str]:
     chunked = [c for _, one in tried[:3] for c in case.chunked(one)]
     tried = sorted([*tried, *screen(case, chunked, measure)], key=lambda f: f[0])
     finalists = [candidate for _, candidate in tried[:3]]
+    launches = max(3, round(TURN_S / tried[0][0]))
     running = [case.start(None), *(case.start(one) for one in finalists)]
     for _ in range(measure.rounds):
         for ours in running:
-            ours.measure(3)
+            ours.measure(launches)
     for ours in running:
         ours.close()
     times = [measure.of(ours.figures) for ours in running]
