@@ -33,7 +33,15 @@ from ditron.builder.core import Kernel, kernel
 from ditron.builder.device import DeviceProgram
 from ditron.builder.grid import Grid
 from ditron.builder.indices import Index
-from ditron.builder.layers import embedding, rms_norm, rope, softmax
+from ditron.builder.layers import (
+    amax,
+    argmax,
+    attention,
+    embedding,
+    rms_norm,
+    rope,
+    softmax,
+)
 from ditron.builder.memory import Buffer, Signals, View
 from ditron.builder.task import Program
 from ditron.builder.value import Value, add, cast, exp, gelu, matmul, mul, relu, silu, sub
@@ -71,6 +79,9 @@ __all__ = [
     "all_gather",
     "all_reduce",
     "all_to_all",
+    "amax",
+    "argmax",
+    "attention",
     "bf16",
     "bool",
     "broadcast",

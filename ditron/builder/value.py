@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
@@ -125,6 +126,21 @@ def admit(what: str, name: str | None, **operands: Value) -> CommonArgs:
     if name is not None:
         as_name(name, what)
     return {"op_name": name, "names": [v.name or at for at, v in operands.items()]}
+
+
+def as_place(start: int | Value, what: str) -> tuple[int, SSAValue | None]:
+    """Offset and run-time number of where something begins.
+
+    Raises:
+        ProgramError: it is neither an integer nor a value.
+    """
+    if isinstance(start, Value):
+        return 0, start.ssa
+    try:
+        return operator.index(start), None
+    except TypeError:
+        message = f"{what} is an integer or a scalar of the program's, got {start!r}"
+        raise ProgramError(message) from None
 
 
 def emit(like: Value, op: task.ComputeOp) -> Value:

@@ -7,14 +7,11 @@ to use first.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 
-from xdsl.ir import SSAValue
-
 from ditron.builder.arguments import as_dim, as_index, as_name, as_shape, at_user_line
-from ditron.builder.value import Value, admit, emit, program_of
-from ditron.errors import ProgramError, ShapeError
+from ditron.builder.value import Value, admit, as_place, emit, program_of
+from ditron.errors import ShapeError
 from ditron.ir import task
 from ditron.ir.task_program import CommonArgs
 
@@ -30,7 +27,7 @@ def slice(  # noqa: A001 - the public name
     given = {"start": start} if isinstance(start, Value) else {}
     args = admit("slice", name, x=x, **given)
     at = as_dim(dim, len(x.shape), "slice")
-    offset, position = _place(start, "slice's start")
+    offset, position = as_place(start, "slice's start")
     length = as_index(size, "slice's size")
     return emit(x, task.SliceOp(x.ssa, at, offset, length, position, **args))
 
@@ -124,16 +121,5 @@ def update(
     given = {"at": at} if isinstance(at, Value) else {}
     args = admit("update", name, state=state, value=value, **given)
     along = as_dim(dim, len(state.shape), "update")
-    offset, position = _place(at, "update's at")
+    offset, position = as_place(at, "update's at")
     return emit(state, task.UpdateOp(state.ssa, value.ssa, along, offset, position, **args))
-
-
-def _place(start: int | Value, what: str) -> tuple[int, SSAValue | None]:
-    """Offset and run-time number of a start."""
-    if isinstance(start, Value):
-        return 0, start.ssa
-    try:
-        return operator.index(start), None
-    except TypeError:
-        message = f"{what} is an integer or a scalar of the program's, got {start!r}"
-        raise ProgramError(message) from None

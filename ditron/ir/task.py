@@ -17,6 +17,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from ditron.ir.attrs import ChoiceAttr, MeshAttr, PlacementsAttr, TensorType
+from ditron.ir.task_attention import AttentionOp
 from ditron.ir.task_call import CallOp, CutsAttr
 from ditron.ir.task_collectives import (
     AllGatherOp,
@@ -44,7 +45,15 @@ from ditron.ir.task_compute import (
     SubOp,
     UnaryOp,
 )
-from ditron.ir.task_layers import EmbeddingOp, RmsNormOp, RopeOp, SoftmaxOp
+from ditron.ir.task_layers import (
+    AmaxOp,
+    ArgmaxOp,
+    EmbeddingOp,
+    ReductionOp,
+    RmsNormOp,
+    RopeOp,
+    SoftmaxOp,
+)
 from ditron.ir.task_program import (
     ComputeOp,
     InputOp,
@@ -72,6 +81,9 @@ __all__ = [
     "AllGatherOp",
     "AllReduceOp",
     "AllToAllOp",
+    "AmaxOp",
+    "ArgmaxOp",
+    "AttentionOp",
     "AxisOp",
     "BinaryOp",
     "BroadcastOp",
@@ -91,6 +103,7 @@ __all__ = [
     "ProgramOp",
     "PureOp",
     "ReduceScatterOp",
+    "ReductionOp",
     "ReluOp",
     "ReshapeOp",
     "RmsNormOp",
@@ -120,7 +133,7 @@ Task = Dialect(
     [
         *(ProgramOp, InputOp, WeightOp, StateOp, ScalarOp, OutputOp),
         *(MatmulOp, AddOp, SubOp, MulOp, SiluOp, GeluOp, ReluOp, ExpOp, CastOp, CallOp),
-        *(RmsNormOp, SoftmaxOp, RopeOp, EmbeddingOp),
+        *(RmsNormOp, SoftmaxOp, RopeOp, EmbeddingOp, AttentionOp, AmaxOp, ArgmaxOp),
         *(SliceOp, ReshapeOp, TransposeOp, ConcatOp, UpdateOp),
         *(AllGatherOp, ReduceScatterOp, AllReduceOp, AllToAllOp, BroadcastOp, ShiftOp, ShardOp),
     ],

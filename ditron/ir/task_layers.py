@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
 from typing import Unpack
 
@@ -14,7 +15,7 @@ from ditron.ir.task_program import TAIL, CommonArgs, PureOp, build, scope_of, sp
 from ditron.plan import spec_layers as rules
 from ditron.plan.placement import Scope
 from ditron.plan.placement_rules import Rule
-from ditron.plan.placement_table import embedding_rule, rope_rule, rows_rule
+from ditron.plan.placement_table import aligned_rows_rule, embedding_rule, rows_rule
 from ditron.plan.spec import TensorSpec
 
 
@@ -106,7 +107,8 @@ class RopeOp(PureOp):
         return rules.rope(x, cos, sin, scope)
 
     def placement_rule(self) -> Rule:
-        return rope_rule([spec_of(operand).shape for operand in self.operands])
+        shapes = [spec_of(operand).shape for operand in self.operands]
+        return aligned_rows_rule("rope", shapes, len(shapes[0]) - 1)
 
 
 @irdl_op_definition
@@ -130,3 +132,73 @@ class EmbeddingOp(PureOp):
 
     def placement_rule(self) -> Rule:
         return embedding_rule(len(spec_of(self.ids).shape))
+
+
+class ReductionOp(PureOp, ABC):
+    """One element for each row along `dim`, whose size becomes 1."""
+
+    dim = prop_def(IntegerAttr.constr(i64))
+
+    @property
+    def dim_index(self) -> int:
+        return self.dim.value.data
+
+
+@irdl_op_definition
+class AmaxOp(ReductionOp):
+    """The largest element along `dim`; NaN is larger than any number."""
+
+    name = "task.amax"
+
+    operand = operand_def(TensorType)
+
+    assembly_format = f"$operand `dim` $dim {TAIL} type($operand) `->` type($result)"
+
+    def __init__(self, x: SSAValue, dim: int, **common: Unpack[CommonArgs]) -> None:
+        spec = rules.amax(spec_of(x), dim, scope_of([x], common))
+        build(self, [x], spec, common, dim=IntegerAttr(dim, i64))
+
+    def infer_from(self, operands: Sequence[TensorSpec], scope: Scope) -> TensorSpec:
+        return rules.amax(operands[0], self.dim_index, scope)
+
+    def placement_rule(self) -> Rule:
+        return rows_rule("amax", len(spec_of(self.operand).shape), self.dim_index)
+
+
+@irdl_op_definition
+class ArgmaxOp(ReductionOp):
+    """Where the first of the largest elements along `dim` stands; with labels, its label.
+
+    Labels make it the join of its own parts: `argmax` of the parts' maxima, labelled by the parts'
+    `argmax`, is that of the whole. NaN is larger than any number.
+    """
+
+    name = "task.argmax"
+
+    operand = operand_def(TensorType)
+    labels = opt_operand_def(TensorType)
+
+    assembly_format = (
+        f"$operand (`labels` $labels^)? `dim` $dim {TAIL}"
+        " type($operand) (`,` type($labels)^)? `->` type($result)"
+    )
+
+    def __init__(
+        self, x: SSAValue, labels: SSAValue | None, dim: int, **common: Unpack[CommonArgs]
+    ) -> None:
+        given = [] if labels is None else [labels]
+        spec = self._rule([spec_of(value) for value in (x, *given)], dim, scope_of([x], common))
+        build(self, [x, given], spec, common, dim=IntegerAttr(dim, i64))
+
+    @staticmethod
+    def _rule(operands: Sequence[TensorSpec], dim: int, scope: Scope) -> TensorSpec:
+        x, labels = (*operands, None)[:2]
+        assert x is not None
+        return rules.argmax(x, labels, dim, scope)
+
+    def infer_from(self, operands: Sequence[TensorSpec], scope: Scope) -> TensorSpec:
+        return self._rule(operands, self.dim_index, scope)
+
+    def placement_rule(self) -> Rule:
+        shapes = [spec_of(operand).shape for operand in self.operands]
+        return aligned_rows_rule("argmax", shapes, self.dim_index)

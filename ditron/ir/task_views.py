@@ -70,7 +70,7 @@ class SliceOp(PureOp):
         position: SSAValue | None = None,
         **common: Unpack[CommonArgs],
     ) -> None:
-        start = _start(offset, position)
+        start = start_of(offset, position)
         spec = rules.slice(spec_of(x), dim, start, size, scope_of([x], common))
         props = {
             "dim": IntegerAttr(dim, i64),
@@ -89,7 +89,7 @@ class SliceOp(PureOp):
         return self.offset.value.data
 
     def infer_from(self, operands: Sequence[TensorSpec], scope: Scope) -> TensorSpec:
-        start = _start(self.at, self.position, operands[1:])
+        start = start_of(self.at, self.position, operands[1:])
         return rules.slice(operands[0], self.dim_index, start, self.size.value.data, scope)
 
     def placement_rule(self) -> Rule:
@@ -129,7 +129,7 @@ class UpdateOp(ComputeOp):
     ) -> None:
         scope = scope_of([state], common)
         find_state(state, (scope.names or ("it",))[0])
-        start = _start(offset, position)
+        start = start_of(offset, position)
         spec = rules.update(spec_of(state), spec_of(value), dim, start, scope)
         props = {"dim": IntegerAttr(dim, i64), "offset": IntegerAttr(offset, i64)}
         build(self, [state, value, _optional(position)], spec, common, **props)
@@ -149,7 +149,7 @@ class UpdateOp(ComputeOp):
 
     def infer_from(self, operands: Sequence[TensorSpec], scope: Scope) -> TensorSpec:
         state, value, *numbers = operands
-        start = _start(self.at, self.position, numbers)
+        start = start_of(self.at, self.position, numbers)
         return rules.update(state, value, self.dim_index, start, scope)
 
     def placement_rule(self) -> Rule:
@@ -253,7 +253,7 @@ def find_state(value: SSAValue, called: str = "it") -> StateOp:
     return owner
 
 
-def _start(
+def start_of(
     offset: int, position: SSAValue | None, specs: Sequence[TensorSpec] | None = None
 ) -> Start:
     """Where a slice or update begins; `specs` has the number's, where not its own is meant.

@@ -95,15 +95,30 @@ def rows_rule(op: str, ndim: int, dim: int, *, beside: int = 0) -> Rule:
     return Rule(op, rule, (becomes, *[(None,)] * beside))
 
 
-def rope_rule(shapes: Sequence[tuple[int, ...]]) -> Rule:
-    """As pointwise, but rows along the last dimension are whole."""
-    pointwise = pointwise_rule("rope", shapes)
-    last = Shard(len(shapes[0]) - 1)
+def aligned_rows_rule(op: str, shapes: Sequence[tuple[int, ...]], dim: int) -> Rule:
+    """As pointwise, but rows along `dim` are whole."""
+    pointwise = pointwise_rule(op, shapes)
 
     def rule(operands: tuple[Placement, ...]) -> Placement | None:
-        return None if last in operands else pointwise.on_axis(operands)
+        return None if Shard(dim) in operands else pointwise.on_axis(operands)
 
-    return Rule("rope", rule, pointwise.becomes)
+    becomes = tuple((*dims[:dim], None, *dims[dim + 1 :]) for dims in pointwise.becomes)
+    return Rule(op, rule, becomes)
+
+
+def attention_rule(*, numbers: int = 0) -> Rule:
+    """Of q, k, v, all alike: R, S(0) the batch, S(2) the heads; `numbers` of R beside them.
+
+    That the parts of q's heads are those of k's and v's is for `spec_layers.attention` to check.
+    """
+
+    def rule(operands: tuple[Placement, ...]) -> Placement | None:
+        q, k, v, *others = operands
+        fits = q in (_R, Shard(0), Shard(2)) and q == k == v
+        return q if fits and all(other == _R for other in others) else None
+
+    keys = (0, None, None, None)
+    return Rule("attention", rule, ((0, 1, 2, None), keys, keys, *[(None,)] * numbers))
 
 
 def embedding_rule(ndim: int) -> Rule:

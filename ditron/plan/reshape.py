@@ -95,16 +95,23 @@ def _becomes(what: str, x: TensorSpec, shape: tuple[int, ...], dim: int, scope: 
     inner = math.prod(x.shape[d] for d in ours if d > dim)
     inner_after = math.prod(shape[d] for d in theirs if d > target)
     axes = cutting_axes(x.placements, dim)
-    if not _same_parts((x.shape[dim], inner), (shape[target], inner_after), axes, scope):
+    if not same_parts((x.shape[dim], inner), (shape[target], inner_after), axes, scope):
         why = f"the parts of dim {dim} would not be those of dim {target}"
         raise _would_move(what, x.placements, dim, why, scope)
     return target
 
 
-def _same_parts(
+def same_parts(
     before: tuple[int, int], after: tuple[int, int], axes: Sequence[int], scope: Scope
 ) -> bool:
-    """Whether ranks hold the same elements; size and elements in each step of it, both times."""
+    """Whether ranks hold the same elements of two dimensions that axes cut.
+
+    Args:
+        before: size, and elements in each step of it.
+        after: the same of the other.
+        axes: the mesh axes that cut both.
+        scope: has the mesh.
+    """
     assert scope.mesh is not None
     count = len(scope.mesh.axes)
     placements = tuple(Shard(0) if axis in axes else Replicate() for axis in range(count))

@@ -1,16 +1,23 @@
-"""What the layers of a transformer make of their operands: norms, softmax, rope, embeddings."""
+"""What the layers of a transformer make of their operands: norms, rope, attention, argmax."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 
-from ditron.errors import DTypeError, ProgramError, ShapeError
+from ditron.errors import DTypeError, PlacementError, ProgramError, ShapeError
 from ditron.plan.dtypes import Kind
-from ditron.plan.placement import Scope
+from ditron.plan.placement import Placements, Scope, cutting_axes, show
 from ditron.plan.placement_rules import apply_rule
-from ditron.plan.placement_table import embedding_rule, rope_rule, rows_rule
+from ditron.plan.placement_table import (
+    aligned_rows_rule,
+    attention_rule,
+    embedding_rule,
+    rows_rule,
+)
+from ditron.plan.reshape import same_parts
 from ditron.plan.spec import TensorSpec, check_dtypes, show_shape
+from ditron.plan.spec_views import Start
 
 
 def rms_norm(x: TensorSpec, gain: TensorSpec | None, eps: float, scope: Scope) -> TensorSpec:
@@ -55,7 +62,7 @@ def rope(x: TensorSpec, cos: TensorSpec, sin: TensorSpec, scope: Scope) -> Tenso
         )
         message = f"rope of {came}: cos and sin are both f32, or both of {scope.names[0]}'s dtype"
         raise DTypeError(message)
-    rule = rope_rule([x.shape, cos.shape, sin.shape])
+    rule = aligned_rows_rule("rope", [x.shape, cos.shape, sin.shape], len(x.shape) - 1)
     placements = apply_rule(rule, [x.placements, cos.placements, sin.placements], scope)
     return replace(x, placements=placements)
 
@@ -93,3 +100,96 @@ def embedding(ids: TensorSpec, table: TensorSpec, scope: Scope) -> TensorSpec:
     rule = embedding_rule(len(ids.shape))
     placements = apply_rule(rule, [ids.placements, table.placements], scope)
     return TensorSpec((*ids.shape, table.shape[1]), table.dtype, placements)
+
+
+def attention(
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    start: Start,
+    scale: float,
+    scope: Scope,
+) -> TensorSpec:
+    """Of q [B, T, H, D], k and v [B, C, G, D] -> [B, T, H, D]; G divides H."""
+    scope = scope.called("q", "k", "v", "at")
+    what = _check_heads(q, k, v, scope)
+    check_dtypes("attention", [q, k, v], scope.first(3), (Kind.FLOAT,))
+    if not (math.isfinite(scale) and scale > 0):
+        message = f"attention's scale is a number above 0, got {scale}"
+        raise ProgramError(message)
+    (tokens, heads), (places, groups) = q.shape[1:3], k.shape[1:3]
+    last = start.offset + start.most
+    if start.offset < 0 or last + tokens > places:
+        at = str(start.offset) if start.number is None else f"up to {last}"
+        message = f"{what}: {tokens} tokens at {at} do not lie within {places} places"
+        raise ShapeError(message)
+    rule = attention_rule(numbers=len(start.specs))
+    placements = apply_rule(rule, [s.placements for s in (q, k, v, *start.specs)], scope)
+    axes = cutting_axes(placements, 2)
+    if axes and not same_parts((heads, 1), (groups, heads // groups), axes, scope):
+        message = (
+            f"{what} that are {show(placements)}: the parts of {heads} heads are not those of"
+            f" {groups} key heads; use fewer ranks, or all_gather(dim=2) all three first"
+        )
+        raise PlacementError(message)
+    return replace(q, placements=placements)
+
+
+def _check_heads(q: TensorSpec, k: TensorSpec, v: TensorSpec, scope: Scope) -> str:
+    named = zip(scope.names, (q, k, v), strict=False)
+    what = f"attention of {', '.join(f'{n} {show_shape(s.shape)}' for n, s in named)}"
+    fits = len(q.shape) == len(k.shape) == 4 and k.shape == v.shape
+    if not fits or (q.shape[0], q.shape[3]) != (k.shape[0], k.shape[3]):
+        message = f"{what}: expected [B, T, H, D], [B, C, G, D] and [B, C, G, D]"
+        raise ShapeError(message)
+    heads, groups = q.shape[2], k.shape[2]
+    if not groups or heads % groups:
+        message = f"{what}: {groups} key heads do not divide {heads} query heads"
+        raise ShapeError(message)
+    return what
+
+
+def amax(x: TensorSpec, dim: int, scope: Scope) -> TensorSpec:
+    """The largest along `dim`, which must be whole and becomes 1."""
+    scope = scope.called("x")
+    _check_reduced("amax", x, dim, scope)
+    rule = rows_rule("amax", len(x.shape), dim)
+    return _reduced(x, dim, x.dtype, apply_rule(rule, [x.placements], scope))
+
+
+def argmax(x: TensorSpec, labels: TensorSpec | None, dim: int, scope: Scope) -> TensorSpec:
+    """Where the largest along `dim` stands, or its label; labels are like x, or 1 beside `dim`."""
+    scope = scope.called("x", "labels")
+    _check_reduced("argmax", x, dim, scope)
+    if labels is None:
+        rule = aligned_rows_rule("argmax", [x.shape], dim)
+        return _reduced(x, dim, "i64", apply_rule(rule, [x.placements], scope))
+    like = len(labels.shape) == len(x.shape) and labels.shape[dim] == x.shape[dim]
+    if not like or any(mine not in (1, s) for mine, s in zip(labels.shape, x.shape, strict=True)):
+        message = (
+            f"argmax of {scope.names[0]} {show_shape(x.shape)} along dim {dim}, and"
+            f" {scope.names[1]} {show_shape(labels.shape)}: expected the same sizes, or 1 in other"
+            f" dimensions than {dim}"
+        )
+        raise ShapeError(message)
+    if labels.kind is not Kind.INT:
+        message = f"argmax takes labels of an int dtype, got {scope.names[1]} {labels.dtype}"
+        raise DTypeError(message)
+    rule = aligned_rows_rule("argmax", [x.shape, labels.shape], dim)
+    placements = apply_rule(rule, [x.placements, labels.placements], scope)
+    return _reduced(x, dim, labels.dtype, placements)
+
+
+def _check_reduced(op: str, x: TensorSpec, dim: int, scope: Scope) -> None:
+    what = f"{op} of {scope.names[0]} {show_shape(x.shape)} along dim {dim}"
+    if not 0 <= dim < len(x.shape):
+        message = f"{what}: there is no such dim"
+        raise ShapeError(message)
+    if x.shape[dim] == 0:
+        message = f"{what}: there is none of no elements"
+        raise ShapeError(message)
+    check_dtypes(op, [x], scope.first(1), (Kind.FLOAT, Kind.INT))
+
+
+def _reduced(x: TensorSpec, dim: int, dtype: str, placements: Placements) -> TensorSpec:
+    return TensorSpec((*x.shape[:dim], 1, *x.shape[dim + 1 :]), dtype, placements)

@@ -97,13 +97,15 @@ def _properties(op: task.ComputeOp) -> dict[str, Any]:
             found = {"transpose_b": op.transpose_b is not None}
         case task.RmsNormOp():
             found = {"eps": op.eps}
-        case task.SoftmaxOp() | task.ConcatOp():
+        case task.SoftmaxOp() | task.ConcatOp() | task.ReductionOp():
             found = {"dim": op.dim_index}
         case task.SliceOp():
             size = task.spec_of(op.result).shape[op.dim_index]
             found = {"dim": op.dim_index, "offset": op.at, "size": size}
         case task.UpdateOp():
             found = {"dim": op.dim_index, "offset": op.at}
+        case task.AttentionOp():
+            found = {"offset": op.at, "causal": op.causal, "scale": op.scale}
         case task.ReshapeOp():
             found = {"shape": task.spec_of(op.result).shape}
         case task.TransposeOp():
@@ -219,6 +221,40 @@ def embedding(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
     return torch.where(known[..., None], table[torch.where(known, ids, 0)], 0)
 
 
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    position: torch.Tensor | None = None,
+    *,
+    offset: int,
+    causal: bool,
+    scale: float,
+) -> torch.Tensor:
+    """`softmax(scale q k^T) v` by heads, of the places that each token sees."""
+    batch, tokens, heads, width = q.shape
+    start = _start(position, offset)
+    k, v = k[:, : start + tokens], v[:, : start + tokens]
+    groups = k.shape[2]
+    grouped = q.reshape(batch, tokens, groups, heads // max(groups, 1), width)
+    scores = torch.einsum("btghd,bcgd->btghc", grouped, k) * scale
+    if causal:
+        places, own = torch.arange(k.shape[1]), start + torch.arange(tokens)
+        scores.masked_fill_(places > own[:, None, None, None], -math.inf)
+    return torch.einsum("btghc,bcgd->btghd", torch.softmax(scores, -1), v).reshape(q.shape)
+
+
+def amax(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """The largest along `dim`, which is kept at size 1."""
+    return x.amax(dim, keepdim=True)
+
+
+def argmax(x: torch.Tensor, labels: torch.Tensor | None = None, *, dim: int) -> torch.Tensor:
+    """Where the first of the largest along `dim` stands, or its label."""
+    place = x.argmax(dim, keepdim=True)
+    return place if labels is None else labels.expand(x.shape).gather(dim, place)
+
+
 def slice(  # noqa: A001 - the op's name
     x: torch.Tensor, position: torch.Tensor | None = None, *, dim: int, offset: int, size: int
 ) -> torch.Tensor:
@@ -328,6 +364,9 @@ _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "task.softmax": softmax,
     "task.rope": rope,
     "task.embedding": embedding,
+    "task.attention": attention,
+    "task.amax": amax,
+    "task.argmax": argmax,
     "task.slice": slice,
     "task.update": update,
     "task.reshape": reshape,

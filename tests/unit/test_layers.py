@@ -101,6 +101,55 @@ def test_embedding_is_torchs_with_zeros_for_unknown_ids():
     assert run(dt.embedding, torch.tensor([0]), torch.empty(0, 4)).tolist() == [[0] * 4]
 
 
+def torchs_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    found = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+    return found.transpose(1, 2)
+
+
+def test_attention_is_torchs():
+    q, k, v = (torch.randn(2, t, h, 8) for t, h in ((3, 6), (5, 2), (5, 2)))
+    mask = torch.ones(3, 5).tril(2).bool()
+    torch.testing.assert_close(run(dt.attention, q, k, v), torchs_attention(q, k, v, mask))
+    every = run(partial(dt.attention, causal=False), q, k, v)
+    torch.testing.assert_close(every, torchs_attention(q, k, v))
+    scaled = run(partial(dt.attention, scale=1.0), q, k, v)
+    torch.testing.assert_close(scaled, torchs_attention(q * 8**0.5, k, v, mask))
+    narrow = run(dt.attention, q.bfloat16(), k.bfloat16(), v.bfloat16())
+    wide = run(dt.attention, *(x.bfloat16().float() for x in (q, k, v)))
+    assert torch.equal(narrow, wide.bfloat16())
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_sees_nothing_beyond_the_last_token(causal: bool):
+    q, k, v = (torch.randn(1, t, h, 4) for t, h in ((2, 4), (6, 4), (6, 4)))
+    k[:, 3:] = v[:, 3:] = torch.nan
+    with dt.Program("p", dt.Mesh(tp=2)) as p:
+        cut = [p.input(n, x.shape, dt.f32, dt.Shard(2)) for n, x in (("q", q), ("k", k), ("v", v))]
+        pos = p.scalar("pos", dt.i32, max=4)
+        p.output("y", dt.attention(*cut, at=pos, causal=causal))
+    got = p.reference({"q": q, "k": k, "v": v, "pos": 1})["y"]
+    mask = torch.ones(2, 3).tril(1 if causal else 2).bool()
+    torch.testing.assert_close(got, torchs_attention(q, k[:, :3], v[:, :3], mask))
+
+
+def test_argmax_is_torchs_and_joins_that_of_parts():
+    x = torch.randn(3, 12).bfloat16()
+    x[1, 5] = x[1, 9] = 7
+    x[2, 4] = torch.nan
+    assert torch.equal(run(dt.argmax, x), x.argmax(1, keepdim=True))
+    torch.testing.assert_close(run(dt.amax, x), x.amax(1, keepdim=True), equal_nan=True)
+    assert run(dt.argmax, x)[1:].tolist() == [[5], [4]]
+
+    def joined(parts: dt.Value, labels: dt.Value) -> dt.Value:
+        return dt.argmax(dt.amax(parts), dt.argmax(parts, labels), dim=1)
+
+    got = run(joined, x.reshape(3, 4, 3), torch.arange(12).reshape(1, 4, 3))
+    assert torch.equal(got[..., 0], x.argmax(1, keepdim=True))
+
+
 def test_empty_rows():
     assert run(dt.rms_norm, torch.empty(0, 4)).shape == (0, 4)
     assert run(dt.softmax, torch.empty(3, 0)).shape == (3, 0)
@@ -125,7 +174,8 @@ def source(p: dt.Program, name: str, shape: tuple[int, ...], place: object = R) 
     return p.input(name, shape, dt.f32, wrong(place))
 
 
-MISTAKES: list[tuple[type[ProgramError], str, Callable[[dt.Program], object]]] = [
+Mistake = tuple[type[ProgramError], str, Callable[[dt.Program], object]]
+MISTAKES: list[Mistake] = [
     (
         PlacementError,
         "rms_norm has no rule for h [shard(1)]; to mend it use all_gather(h, dim=1) or"
@@ -218,7 +268,100 @@ MISTAKES: list[tuple[type[ProgramError], str, Callable[[dt.Program], object]]] =
 ]
 
 
-@pytest.mark.parametrize(("kind", "message", "body"), MISTAKES, ids=[m[1][:40] for m in MISTAKES])
+def heads(p: dt.Program, *shapes: tuple[int, ...], place: object = R) -> list[dt.Value]:
+    return [source(p, name, shape, place) for name, shape in zip("qkv", shapes, strict=True)]
+
+
+Q, KV = (1, 2, 6, 8), (1, 4, 3, 8)
+MORE: list[Mistake] = [
+    (
+        ShapeError,
+        "attention of q 1x2x6x8, k 1x4x3x8, v 1x5x3x8: expected [B, T, H, D], [B, C, G, D] and",
+        lambda p: dt.attention(*heads(p, Q, KV, (1, 5, 3, 8))),
+    ),
+    (
+        ShapeError,
+        "attention of q 1x2x6x8, k 1x4x4x8, v 1x4x4x8: 4 key heads do not divide 6 query heads",
+        lambda p: dt.attention(*heads(p, Q, (1, 4, 4, 8), (1, 4, 4, 8))),
+    ),
+    (
+        ShapeError,
+        "2 tokens at 3 do not lie within 4 places",
+        lambda p: dt.attention(*heads(p, Q, KV, KV), at=3),
+    ),
+    (
+        ShapeError,
+        "2 tokens at up to 3 do not lie within 4 places",
+        lambda p: dt.attention(*heads(p, Q, KV, KV), at=p.scalar("pos", dt.i32, max=3)),
+    ),
+    (ShapeError, "2 tokens at -1 do", lambda p: dt.attention(*heads(p, Q, KV, KV), at=-1)),
+    (
+        ProgramError,
+        "a place at run time is a p.scalar(name, dtype, max=...)",
+        lambda p: dt.attention(*heads(p, Q, KV, KV), at=p.scalar("pos", dt.i32)),
+    ),
+    (
+        ProgramError,
+        "attention's at is an integer or a scalar of the program's, got 'end'",
+        lambda p: dt.attention(*heads(p, Q, KV, KV), at=wrong("end")),
+    ),
+    (
+        ProgramError,
+        "attention's scale is a number above 0, got 0.0",
+        lambda p: dt.attention(*heads(p, Q, KV, KV), scale=0),
+    ),
+    (
+        PlacementError,
+        "attention has no rule for q [shard(1)] and k [shard(1)] and v [shard(1)]; to mend it use",
+        lambda p: dt.attention(*heads(p, Q, KV, KV, place=S1)),
+    ),
+    (
+        PlacementError,
+        "that are [shard(2)]: the parts of 6 heads are not those of 2 key heads; use fewer ranks",
+        lambda p: dt.attention(*heads(p, Q, (1, 4, 2, 8), (1, 4, 2, 8), place=dt.Shard(2))),
+    ),
+    (
+        DTypeError,
+        "attention of q f32 and k f32 and w bf16: dtypes must agree",
+        lambda p: dt.attention(*heads(p, Q, KV, KV)[:2], p.input("w", KV, dt.bf16, R)),
+    ),
+    (
+        PlacementError,
+        "argmax has no rule for x [shard(1)]; to mend it use all_gather(x, dim=1)",
+        lambda p: dt.argmax(source(p, "x", (8, 4), S1)),
+    ),
+    (
+        PlacementError,
+        "amax has no rule for x [shard(1)]; to mend it use all_gather(x, dim=1)",
+        lambda p: dt.amax(source(p, "x", (8, 4), S1)),
+    ),
+    (
+        ShapeError,
+        "argmax of x 8x0 along dim 1: there is none of no elements",
+        lambda p: dt.argmax(source(p, "x", (8, 0))),
+    ),
+    (
+        ShapeError,
+        "argmax of x 8x4 along dim 1, and l 8x1: expected the same sizes, or 1 in other dimensions",
+        lambda p: dt.argmax(source(p, "x", (8, 4)), p.input("l", (8, 1), dt.i64, R)),
+    ),
+    (
+        DTypeError,
+        "argmax takes labels of an int dtype, got l f32",
+        lambda p: dt.argmax(source(p, "x", (8, 4)), source(p, "l", (8, 4))),
+    ),
+    (
+        DTypeError,
+        "amax takes float or int dtypes, got bool",
+        lambda p: dt.amax(p.input("x", (8, 4), dt.bool, R)),
+    ),
+]
+
+
+ALL = [*MISTAKES, *MORE]
+
+
+@pytest.mark.parametrize(("kind", "message", "body"), ALL, ids=[m[1][:40] for m in ALL])
 def test_mistakes_are_raised_at_the_users_line(
     kind: type[ProgramError], message: str, body: Callable[[dt.Program], object]
 ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -15,11 +16,12 @@ from ditron.plan.moves import moves
 from ditron.plan.placement import Mesh, Partial, Placement, Placements, Replicate, Scope, Shard
 from ditron.plan.placement_rules import Rule, apply_rule, find_mends
 from ditron.plan.placement_table import (
+    aligned_rows_rule,
+    attention_rule,
     cast_rule,
     embedding_rule,
     matmul_rule,
     pointwise_rule,
-    rope_rule,
     rows_rule,
 )
 from ditron.runtime import reference
@@ -113,7 +115,28 @@ def test_rows(data: st.DataObject, mesh: Mesh, ndim: int, with_gain: bool):
 def test_rope(data: st.DataObject, mesh: Mesh, tokens: int, heads: int):
     shapes = [(tokens, heads, 4), *[(data.draw(st.sampled_from([tokens, 1])), 1, 4)] * 2]
     operands = [(rand(*shape), data.draw(placements(3, mesh))) for shape in shapes]
-    check(rope_rule(shapes), reference.rope, operands, mesh)
+    check(aligned_rows_rule("rope", shapes, 2), reference.rope, operands, mesh)
+
+
+@settings(deadline=None)
+@given(st.data(), meshes(), st.integers(1, 2), st.integers(1, 2), st.integers(1, 3))
+def test_attention(data: st.DataObject, mesh: Mesh, batch: int, group: int, tokens: int):
+    heads = data.draw(st.integers(1, 3)) if group == 1 else mesh.ranks
+    shapes = [(batch, tokens, heads * group, 2), *[(batch, tokens + 1, heads, 2)] * 2]
+    operands = [(rand(*shape), data.draw(placements(4, mesh))) for shape in shapes]
+    attention = partial(reference.attention, offset=1, causal=True, scale=0.5)
+    check(attention_rule(), attention, operands, mesh)
+
+
+@settings(deadline=None)
+@given(st.data(), meshes(), st.integers(0, 6), st.integers(1, 6))
+def test_argmax(data: st.DataObject, mesh: Mesh, m: int, n: int):
+    labels = torch.randint(0, 99, (data.draw(st.sampled_from([m, 1])), n))
+    operands = [(rand(m, n), data.draw(placements(2, mesh)))]
+    check(rows_rule("amax", 2, 1), partial(reference.amax, dim=1), operands, mesh)
+    operands.append((labels, data.draw(placements(2, mesh, sums=False))))
+    rule = aligned_rows_rule("argmax", [(m, n), tuple(labels.shape)], 1)
+    check(rule, partial(reference.argmax, dim=1), operands, mesh)
 
 
 @settings(deadline=None)
@@ -188,6 +211,11 @@ def test_the_tables_of_layers():
         "replicate shard(0)": "partial(sum)",
         "replicate shard(1)": "shard(2)",
     }
+    assert table(attention_rule(numbers=1), 4) == {
+        f"{S0} {S0} {S0} {R}": str(S0),
+        f"{R} {R} {R} {R}": str(R),
+    }
+    assert attention_rule().on_axis((Shard(2),) * 3) == Shard(2)
 
 
 def test_the_preferred_mend():
