@@ -287,26 +287,36 @@ def _neighbours(cells: _Cells) -> tuple[Longs, Longs, Longs]:
 
 
 def _successions(cells: _Cells) -> tuple[Longs, Longs, Longs]:
-    """Edges where bytes go from one buffer to the next: what conflicts, of all accesses of both."""
+    """Edges where bytes go from one buffer to the next: what conflicts, of all accesses of both.
+
+    A buffer that only reads a cell holds nobody back from reading, so what came before it is also
+    held against what comes after.
+    """
     order = np.lexsort((cells.owner, cells.position, cells.cell))
     cell, owner, group = cells.cell[order], cells.owner[order], cells.group[order]
     write = cells.write[order] == 1
     start = np.flatnonzero(changes(cell, owner))
     size = np.diff(np.append(start, len(cell)))
+    writes = np.maximum.reduceat(write, start) if len(start) else write
     first = changes(cell[start])
     number = np.arange(len(start))
-    first_run = np.maximum.accumulate(np.where(first, number, 0)) if len(start) else number
     last = last_of_run(first)
-    following = np.where(last, first_run, number + 1)
+    following = np.where(last, np.maximum.accumulate(np.where(first, number, 0)), number + 1)
+    edges = [(number[:0],) * 3]
+    run, after, lag = number, following, longs(last)
     # Of a cell that one buffer touches there is nothing to hand on.
-    runs = number[following != number]
-    many = size[runs] * size[following[runs]]
-    which, at = np.repeat(runs, many), spans(np.zeros_like(many), many)
-    width = size[following[which]]
-    before = start[which] + at // np.maximum(width, 1)
-    after = start[following[which]] + at % np.maximum(width, 1)
-    conflict = write[before] | write[after]
-    return group[before[conflict]], group[after[conflict]], longs(last[which][conflict])
+    while len(live := np.flatnonzero(after != run)):
+        run, after, lag = run[live], after[live], lag[live]
+        many = size[run] * size[after]
+        which, at = np.repeat(np.arange(len(run)), many), spans(np.zeros_like(many), many)
+        width = size[after[which]]
+        x, y = start[run[which]] + at // width, start[after[which]] + at % width
+        conflict = write[x] | write[y]
+        edges.append((group[x[conflict]], group[y[conflict]], lag[which[conflict]]))
+        over = ~writes[after]
+        run, lag, after = run[over], lag[over] + last[after[over]], following[after[over]]
+    before, after, lag = (np.concatenate(parts) for parts in zip(*edges, strict=True))
+    return before, after, longs(lag)
 
 
 def _ordered_anyway(plan: Plan, pairing: Pairing) -> Bools:
