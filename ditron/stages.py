@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
+from functools import cached_property
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -36,6 +37,14 @@ class Stages(Mapping[str, str]):
         """What changed from stage `a` to stage `b`, as a unified diff."""
         lines = unified_diff(self[a].splitlines(), self[b].splitlines(), a, b, lineterm="")
         return "\n".join(lines)
+
+    @cached_property
+    def last(self) -> ModuleOp:
+        """The IR after the last pass; not to be changed."""
+        module, context = self.source.clone(), Context()
+        for one in self._passes:
+            one.apply(context, module)
+        return module
 
     def _replay(self) -> None:
         module, context = self.source.clone(), Context()

@@ -1,4 +1,4 @@
-"""Plans with one thing broken, of about twenty kinds.
+"""Plans with one thing broken, of some thirty kinds.
 
 Not every mutant is wrong: a wait may repeat what another says, a box may be moved to bytes that
 nobody needs. What is wrong with one, if anything, shows in `interleavings`.
@@ -17,6 +17,7 @@ from ditron.plan.tables import (
     After,
     Bools,
     Longs,
+    Mode,
     Notifies,
     NotifyOp,
     OpKind,
@@ -44,8 +45,10 @@ def mutants(plan: Plan) -> Iterator[Mutant]:
     for row in range(len(plan.notifies)):
         yield from _notify_mutants(plan, row)
     for task in range(len(plan.tasks)):
-        yield from _task_mutants(plan, task)
+        yield from _order_mutants(plan, task)
+        yield from _data_mutants(plan, task)
     yield from _memory_mutants(plan)
+    yield from _epoch_mutants(plan)
 
 
 def _wait_mutants(plan: Plan, row: int) -> Iterator[Mutant]:
@@ -56,15 +59,21 @@ def _wait_mutants(plan: Plan, row: int) -> Iterator[Mutant]:
     def changed(kind: str, column: str, value: int) -> Mutant:
         return Mutant(kind, f"{name}: {kind}", replace(plan, waits=_set(waits, column, row, value)))
 
-    yield Mutant("wait dropped", f"{name} dropped", replace(plan, waits=_without(waits, row)))
     value, lag = int(waits.value[row]), int(waits.lag[row])
+    dropped = "credit missing" if lag else "wait dropped"
+    yield Mutant(dropped, f"{name} dropped", replace(plan, waits=_without(waits, row)))
     if value > 1:
         yield changed("value lowered", "value", value - 1)
         yield changed("one increment for all", "value", 1)
     yield changed("value raised", "value", value + 1)
-    yield changed("one launch late", "lag", lag + 1)
+    tiles = _unmade_increments(plan, slot)
+    if tiles:
+        yield changed("a lane's increment taken for a tile's", "value", value + tiles)
     if lag:
-        yield changed("one launch early", "lag", lag - 1)
+        yield changed("credit too shallow", "lag", lag + 1)
+        yield changed("credit too deep", "lag", lag - 1)
+    else:
+        yield changed("one launch late", "lag", 1)
     for other in _other_slots(plan, slot):
         yield changed("wrong slot waited for", "slot", other)
 
@@ -86,12 +95,14 @@ def _notify_mutants(plan: Plan, row: int) -> Iterator[Mutant]:
         yield changed("notify misdirected", "slot", other)
     if after is not After.END:
         yield changed("notify before the data", "after", After.END)
+    if after in (After.FENCE, After.QUIET):
+        yield changed("fence left out", "after", After.PUT)
     yield changed("counted twice", "amount", 2 * int(notifies.amount[row]))
     is_set = notifies.op[row] == NotifyOp.SET
     yield changed("set and add swapped", "op", NotifyOp.ADD if is_set else NotifyOp.SET)
 
 
-def _task_mutants(plan: Plan, task: int) -> Iterator[Mutant]:
+def _order_mutants(plan: Plan, task: int) -> Iterator[Mutant]:
     tasks, name = plan.tasks, plan.describe_task(task)
     following = np.flatnonzero(
         (tasks.lane == tasks.lane[task]) & (tasks.seq == tasks.seq[task] + 1)
@@ -101,36 +112,65 @@ def _task_mutants(plan: Plan, task: int) -> Iterator[Mutant]:
         seq[[task, other]] = seq[[other, task]]
         swapped = replace(plan, tasks=replace(tasks, seq=seq))
         yield Mutant("order swapped", f"{name} and {plan.describe_task(other)} swapped", swapped)
-    rows = list(plan.accesses_of(task))
-    if plan.ops[int(tasks.op[task])].kind not in TRANSFERS or len(rows) != 2:
-        return
-    size = plan.accesses.hi[rows[0]] - plan.accesses.lo[rows[0]]
-    for dim in np.flatnonzero(size > 1).tolist():
-        accesses = _moved(plan.accesses, rows, "hi", dim, -1)
-        yield Mutant("box shrunk", f"{name} without the last of dim {dim}", _with(plan, accesses))
-        break
-    yield from _box_mutants(plan, rows, name)
 
 
-def _box_mutants(plan: Plan, rows: list[int], name: str) -> Iterator[Mutant]:
-    """A transfer from or to another place, or another rank."""
-    for row, what in zip(rows, ("source", "target"), strict=True):
-        accesses = plan.accesses
-        buffer, rank = int(accesses.buffer[row]), int(accesses.rank[row])
-        size = accesses.hi[row, 0] - accesses.lo[row, 0]
-        extent = int(plan.buffers[buffer].extent[rank, 0]) if plan.buffers[buffer].capacity else 0
-        by = int(size) if accesses.hi[row, 0] + size <= extent else -int(size)
-        if size and accesses.lo[row, 0] + by >= 0 and extent:
-            moved = _moved(_moved(accesses, [row], "lo", 0, by), [row], "hi", 0, by)
+def _data_mutants(plan: Plan, task: int) -> Iterator[Mutant]:
+    """A transfer of too little or to elsewhere, a kernel on what is not meant for it."""
+    accesses, name = plan.accesses, plan.describe_task(task)
+    rows = [row for row in plan.accesses_of(task) if not accesses.empty[row]]
+    if plan.ops[int(plan.tasks.op[task])].kind is OpKind.CALL:
+        yield from _operand_mutants(plan, rows, name)
+    elif plan.ops[int(plan.tasks.op[task])].kind in TRANSFERS and len(rows) == 2:
+        size = accesses.hi[rows[0]] - accesses.lo[rows[0]]
+        nothing = _moved(accesses, rows, "hi", 0, -int(size[0]))
+        yield Mutant("contribution missing", f"{name} moves nothing", _with(plan, nothing))
+        for dim in np.flatnonzero(size > 1).tolist()[:1]:
+            less = _moved(accesses, rows, "hi", dim, -1)
+            yield Mutant("box shrunk", f"{name} without the last of dim {dim}", _with(plan, less))
+        for row, what in zip(rows, ("source", "target"), strict=True):
+            yield from _box_mutants(plan, row, what, name)
+
+
+def _operand_mutants(plan: Plan, rows: list[int], name: str) -> Iterator[Mutant]:
+    """A kernel that reads one of its contributions twice, or another's."""
+    accesses = plan.accesses
+    size = accesses.hi - accesses.lo
+    reads = [row for row in rows if accesses.mode[row] == Mode.READ]
+    for row in reads:
+        yield from _box_mutants(plan, row, "operand", name)
+        alike = [
+            other
+            for other in reads
+            if other != row
+            and accesses.buffer[other] == accesses.buffer[row]
+            and (size[other] == size[row]).all()
+        ]
+        for other in alike[:1]:
+            same = {c: getattr(accesses, c).copy() for c in ("rank", "lo", "hi")}
+            for column in same.values():
+                column[row] = column[other]
+            twice = _with(plan, replace(accesses, **same))
+            yield Mutant("contribution doubled", f"{name} reads one operand twice", twice)
+
+
+def _box_mutants(plan: Plan, row: int, what: str, name: str) -> Iterator[Mutant]:
+    """An access of another place of its buffer, or of another rank's."""
+    accesses = plan.accesses
+    buffer, rank = plan.buffers[int(accesses.buffer[row])], int(accesses.rank[row])
+    dims = len(buffer.capacity)
+    for dim in range(dims):
+        lo, hi = int(accesses.lo[row, dim]), int(accesses.hi[row, dim])
+        by = hi - lo if 2 * hi - lo <= buffer.extent[rank, dim] else lo - hi
+        if lo + by >= 0:
+            moved = _moved(_moved(accesses, [row], "lo", dim, by), [row], "hi", dim, by)
             yield Mutant(f"wrong {what}", f"{name}: {what} one box on", _with(plan, moved))
-        other = (rank + 1) % plan.ranks
-        fits = (accesses.hi[row, : len(plan.buffers[buffer].capacity)]
-                <= plan.buffers[buffer].extent[other]).all()  # fmt: skip
-        if other != rank and fits and size:
-            ranks = accesses.rank.copy()
-            ranks[row] = other
-            wrong = _with(plan, replace(accesses, rank=ranks))
-            yield Mutant(f"wrong peer as {what}", f"{name}: {what} on rank {other}", wrong)
+            break
+    other = (rank + 1) % plan.ranks
+    if other != rank and (accesses.hi[row, :dims] <= buffer.extent[other]).all():
+        ranks = accesses.rank.copy()
+        ranks[row] = other
+        wrong = _with(plan, replace(accesses, rank=ranks))
+        yield Mutant(f"wrong peer as {what}", f"{name}: {what} on rank {other}", wrong)
 
 
 def _memory_mutants(plan: Plan) -> Iterator[Mutant]:
@@ -153,6 +193,26 @@ def _memory_mutants(plan: Plan) -> Iterator[Mutant]:
         copies[slot] = 1
         single = replace(plan, slots=replace(plan.slots, copies=copies))
         yield Mutant("slot not doubled", f"{plan.describe_slot(slot)} not doubled", single)
+
+
+def _epoch_mutants(plan: Plan) -> Iterator[Mutant]:
+    """A lane or a rank that waits as if its epoch had not advanced."""
+    waits, tasks = plan.waits, plan.tasks
+    for column, what in ((tasks.lane, "lane"), (tasks.rank, "rank")):
+        of = column[waits.task]
+        for value in np.unique(of).tolist():
+            lag = waits.lag + np.where(of == value, plan.slots.copies[waits.slot], 0)
+            late = replace(plan, waits=replace(waits, lag=lag.astype(np.int32)))
+            yield Mutant("epoch not advanced", f"{what} {value} is an epoch behind", late)
+
+
+def _unmade_increments(plan: Plan, slot: int) -> int:
+    """How many more tasks the lanes that notify a slot have of the same ops."""
+    tasks, notifies = plan.tasks, plan.notifies
+    makers = notifies.task[notifies.slot == slot]
+    places = set(zip(tasks.op[makers].tolist(), tasks.lane[makers].tolist(), strict=True))
+    many = sum(int(((tasks.op == op) & (tasks.lane == lane)).sum()) for op, lane in places)
+    return many - len(np.unique(makers))
 
 
 def _other_slots(plan: Plan, slot: int) -> Iterator[int]:

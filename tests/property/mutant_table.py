@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
@@ -12,10 +13,15 @@ import ditron as dt
 from ditron import testing
 from ditron.errors import OptionError
 from ditron.executable import Executable
+from ditron.plan.collectives import ALGORITHMS
 from ditron.plan.tables import Role
+from ditron.runtime.inputs import torch_dtype
+from ditron.tools.loading import load
 
-LAUNCHES = 3
-ALGORITHMS = ("mesh-push", "mesh-pull", "mesh-in-place", "ring-push", "one-shot", "two-shot")
+LAUNCHES = 4
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+RINGS = ("10_ring_all_gather", "11_double_buffered_reduce_scatter")
+Case = tuple[str, dt.Program | dt.DeviceProgram, dt.Options]
 
 
 @dataclass
@@ -45,28 +51,38 @@ class Tally:
         ]
         for kind in sorted(self.refused | self.harmless):
             lines.append(
-                f"  {kind:24} {self.refused[kind]:6} refused {self.harmless[kind]:6} harmless"
+                f"  {kind:42} {self.refused[kind]:6} refused {self.harmless[kind]:6} harmless"
             )
         return "\n".join([*lines, *self.wrong])
 
 
-def programs(ranks: int) -> Iterator[tuple[str, dt.Program, dt.Options]]:
-    """The library's programs with each algorithm that fits, on small uneven shapes."""
-    for algorithm in (
-        "mesh-push",
-        "mesh-pull",
-        "mesh-in-place",
-        "ring-push",
-        "one-shot",
-        "two-shot",
+def programs(ranks: int) -> Iterator[Case]:
+    """The library's programs with each algorithm, on small uneven shapes, and rings by hand."""
+    mlps = ("mesh-push", "mesh-in-place", "ring-push")
+    made = [(mlp(ranks), algorithm) for algorithm in mlps]
+    for kind, make in (
+        ("all_gather", ag_gemm),
+        ("reduce_scatter", gemm_rs),
+        ("all_reduce", gemm_ar),
+        ("all_to_all", exchange),
+        ("broadcast", spread),
+        ("shift", turn),
     ):
-        for name, make in (
-            ("ag_gemm", ag_gemm),
-            ("gemm_rs", gemm_rs),
-            ("gemm_ar", gemm_ar),
-            ("mlp", mlp),
-        ):
-            yield f"{name} {algorithm} x{ranks}", make(ranks), dt.Options(algorithm=algorithm)
+        for name, transfers in ALGORITHMS[kind].items():
+            made += [(make(ranks), f"{name}-{transfer}") for transfer in transfers]
+    if ranks % 2 == 0:
+        made += [(two_axes(ranks), algorithm) for algorithm in ("mesh-push", "ring-push")]
+    for i, (program, algorithm) in enumerate(made):
+        several = 2 if i % 2 else 1
+        options = dt.Options(
+            algorithm=algorithm, chunk_bytes=32 // several, workers=several, copy_lanes=several
+        )
+        yield f"{program.name} {algorithm} x{ranks}", program, options
+    for name in RINGS:
+        sizes = [f"m={2 * ranks - 1}", "k=2", f"tp={ranks}"]
+        ring = load(EXAMPLES / f"{name}.py", sizes).program
+        assert isinstance(ring, dt.DeviceProgram)
+        yield f"{ring.name} x{ranks}", ring, dt.Options()
 
 
 def ag_gemm(ranks: int) -> dt.Program:
@@ -103,7 +119,38 @@ def mlp(ranks: int) -> dt.Program:
     return p
 
 
-def compiled(program: dt.Program, options: dt.Options) -> Executable | None:
+def exchange(ranks: int) -> dt.Program:
+    with dt.Program("exchange", dt.Mesh(tp=ranks)) as p:
+        x = p.input("x", (2 * ranks - 1, ranks + 1), dt.f32, dt.Shard(0))
+        p.output("y", dt.relu(dt.all_to_all(dt.relu(x), split_dim=1, concat_dim=0)))
+    return p
+
+
+def spread(ranks: int) -> dt.Program:
+    with dt.Program("spread", dt.Mesh(tp=ranks)) as p:
+        x = p.input("x", (2 * ranks - 1, 3), dt.f32, dt.Shard(0))
+        p.output("y", dt.relu(dt.broadcast(x, root=ranks // 2)))
+    return p
+
+
+def turn(ranks: int) -> dt.Program:
+    with dt.Program("turn", dt.Mesh(tp=ranks)) as p:
+        x = p.input("x", (2 * ranks, 3), dt.f32, dt.Shard(0))
+        p.output("y", dt.shift(dt.relu(x), by=ranks // 2))
+    return p
+
+
+def two_axes(ranks: int) -> dt.Program:
+    """Rows gathered along one axis of the mesh, products added along the other."""
+    with dt.Program("two_axes", dt.Mesh(dp=2, tp=ranks // 2)) as p:
+        x = p.input("x", (3, ranks), dt.f32, (dt.Shard(0), dt.Shard(1)))
+        w = p.weight("w", (ranks, 3), dt.f32, (dt.Replicate(), dt.Shard(0)))
+        partial = dt.matmul(dt.all_gather(x, dim=0, axis="dp"), w)
+        p.output("y", dt.all_reduce(partial, axis="tp"))
+    return p
+
+
+def compiled(program: dt.Program | dt.DeviceProgram, options: dt.Options) -> Executable | None:
     """None where the algorithm does not fit the program."""
     try:
         return dt.compile(program, options=options)
@@ -112,7 +159,11 @@ def compiled(program: dt.Program, options: dt.Options) -> Executable | None:
 
 
 def judge(
-    program: dt.Program, executable: Executable, every: int, offset: int, seeds: Sequence[int]
+    program: dt.Program | dt.DeviceProgram,
+    executable: Executable,
+    every: int,
+    offset: int,
+    seeds: Sequence[int],
 ) -> Tally:
     """Each `every`-th mutant: refused, or right in all of some orders."""
     tensors = [_tensors(executable, launch) for launch in range(LAUNCHES)]
@@ -136,7 +187,9 @@ def _tensors(executable: Executable, launch: int) -> dict[str, torch.Tensor]:
     for role, seed in ((Role.INPUT, launch + 1), (Role.WEIGHT, 0)):
         generator = torch.Generator().manual_seed(seed)
         for name, spec in executable.tensors(role).items():
-            made[name] = torch.randint(-8, 9, spec.shape, generator=generator).float()
+            most = 8 if spec.dtype is dt.f32 else 3
+            whole = torch.randint(-most, most + 1, spec.shape, generator=generator)
+            made[name] = whole.to(torch_dtype(spec.dtype))
     return made
 
 

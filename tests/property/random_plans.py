@@ -119,3 +119,25 @@ def ring_plan(rng: random.Random) -> PlanBuilder:
             )
     b.task("use", consumer, b.read(x, home, (0, 4)), wait=[ready], notify=[free])
     return b
+
+
+def batched_plan(rng: random.Random) -> PlanBuilder:
+    """A correct plan: two transfers in flight at once, one signal behind a fence, credit back."""
+    copies = rng.choice([1, 2])
+    b = PlanBuilder(2, rng.choice([Boundary.STREAM, Boundary.PERSISTENT]), copies)
+    x = b.buffer("x", (4,), copies=copies)
+    ready, free = b.slot(1, copies=copies), b.slot(0, copies=copies)
+    lane, consumer = b.lane(0, "copy"), b.lane(1)
+    after = rng.choice([After.FENCE, After.QUIET])
+    for i in range(2):
+        b.task(
+            "put",
+            lane,
+            b.write(x, 1, (2 * i, 2 * i + 2)),
+            wait=[] if i else [Wait(free, lag=copies)],
+            notify=[Notify(ready, after=after)] if i else [],
+            deferred=True,
+            kind=OpKind.PUT,
+        )
+    b.task("use", consumer, b.read(x, 1, (0, 4)), wait=[ready], notify=[free])
+    return b
