@@ -99,7 +99,7 @@ def _count_ordered(order: HappensBefore, runs: Runs, *, explain: bool = False) -
             return 0
         bad = np.flatnonzero(~sure)
         row = int(bad[np.argmin(gap[bad])])
-        found = _explain(order.plan, int(a[row]), int(b[row]), int(gap[row]), len(bad) - 1)
+        found = _explain(order, int(a[row]), int(b[row]), int(gap[row]), len(bad) - 1)
         raise RaceError(found.text, found.where, found)
     return pairs
 
@@ -225,13 +225,37 @@ def _of_runs(order: HappensBefore, runs: Runs, *, last: bool) -> tuple[Longs, Lo
     return kept, offsets(runs.run[kept], len(size))
 
 
-def _explain(plan: Plan, a: int, b: int, gap: int, more: int) -> Race:
+def _explain(order: HappensBefore, a: int, b: int, gap: int, more: int) -> Race:
     """The two accesses that meet, and the edge that would order them."""
+    plan = order.plan
     x, y = _conflict(plan, a, b, gap)
+    if gap == 0 and _writes_again(order, x, y):
+        a, b, x, y = b, a, y, x
     first, second = access_record(plan, x), access_record(plan, y)
     after = "put" if plan.ops[int(plan.tasks.op[a])].deferred else "end"
     missing = Edge(first.task, after, second.task, gap)
     return Race(lanes_around(plan, [(a, 0), (b, gap)]), first, second, gap, missing, more)
+
+
+def _writes_again(order: HappensBefore, write: int, read: int) -> bool:
+    """Whether a write is of a later use of the bytes than a read: it lacks a credit.
+
+    So it is where the read has its data from a write before both, and the write a reader of its
+    own that comes after it.
+    """
+    accesses = order.plan.accesses
+    if accesses.mode[write] != Mode.WRITE or accesses.mode[read] != Mode.READ:
+        return False
+    near = (accesses.buffer == accesses.buffer[write]) & (accesses.rank == accesses.rank[write])
+    low = np.maximum(accesses.lo[write], accesses.lo[read])
+    high = np.minimum(accesses.hi[write], accesses.hi[read])
+    near &= ((accesses.lo < high) & (accesses.hi > low)).all(axis=1)
+    rows = np.flatnonzero(near & ~order.columns.acquires[accesses.task])
+    task, a, b = longs(accesses.task)[rows], int(accesses.task[write]), int(accesses.task[read])
+    before = order.ordered(task, 0, a, 0) & order.ordered(task, 0, b, 0)
+    after = order.ordered(a, 0, task, 0)
+    writes = accesses.mode[rows] == Mode.WRITE
+    return bool((before & writes).any() and (after & ~writes).any())
 
 
 def _conflict(plan: Plan, a: int, b: int, gap: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from ditron.analysis.deadlock import check_deadlock
 from ditron.analysis.races import check_races
 from ditron.analysis.separation import happens_before
 from ditron.errors import DeadlockError, ProofError, RaceError
-from ditron.plan.tables import Plan
+from ditron.plan.tables import Boundary, Plan
 from tests.property.explorer import HAND_OVERS, Explorer, Outcome
 from tests.property.random_plans import random_plan, ring_plan
 from tests.unit.plan_builder import PlanBuilder, Wait
@@ -125,6 +125,26 @@ def test_broken_plans_are_refused(seed: int):
         if accepted(broken):
             outcome = explore(broken)
             assert outcome is None or outcome.correct
+
+
+@pytest.mark.parametrize("boundary", Boundary)
+def test_a_credit_that_is_missed_in_the_third_launch_first(boundary: Boundary):
+    """Two slots, a launch each: the first launch that writes over a slot is the third."""
+    b = PlanBuilder(2, boundary, copies=2)
+    x, ready, free = b.buffer("x", (4,), copies=2), b.slot(1, copies=2), b.slot(0, copies=2)
+    put = b.write(x, 1, (0, 4))
+    b.task("put", b.lane(0), put, wait=[Wait(free, lag=2)], notify=[ready])
+    b.task("use", b.lane(1), b.read(x, 1, (0, 4)), wait=[ready], notify=[free])
+    check_races(b.plan())
+    b.replace(0, waits=())
+    for launches, races in ((2, False), (3, True)):
+        outcome = Explorer(b.plan(), launches).run()
+        assert outcome is not None
+        assert bool(outcome.races) is races
+    with pytest.raises(
+        RaceError, match=r"@use\[0\] .* reads(.*\n)+.*@put\[0\] .* 2 launches later"
+    ):
+        check_races(b.plan())
 
 
 def breaks(b: PlanBuilder) -> Iterator[Plan]:
