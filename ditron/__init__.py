@@ -53,6 +53,7 @@ from ditron.plan.options import OpOptions, Options
 from ditron.plan.placement import Mesh, Partial, Replicate, Shard
 
 if TYPE_CHECKING:
+    from ditron import models as models
     from ditron.compiler import compile as compile  # noqa: A004
     from ditron.executable import Executable
 
@@ -100,6 +101,7 @@ __all__ = [
     "kernel",
     "like",
     "matmul",
+    "models",
     "mul",
     "redistribute",
     "reduce_scatter",
@@ -120,9 +122,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in ("Executable", "compile"):
+    if name == "models":
+        value = import_module("ditron.models")
+    elif name in ("Executable", "compile"):
+        value = getattr(import_module("ditron.compiler"), name)
+    else:
         message = f"module 'ditron' has no attribute {name!r}"
         raise AttributeError(message)
-    value = getattr(import_module("ditron.compiler"), name)
     globals()[name] = value
     return value

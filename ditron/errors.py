@@ -54,6 +54,10 @@ class InputError(DitronError):
     """Tensors or files given to an executable that do not fit its program."""
 
 
+class ModelError(DitronError):
+    """A model whose config or weights ditron cannot take, or that the ranks do not divide."""
+
+
 class PlanError(DitronError):
     """A plan that cannot be made or read."""
 

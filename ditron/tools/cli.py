@@ -250,6 +250,34 @@ def explain(  # noqa: PLR0913 - one parameter a flag
 
 
 @command
+def generate(  # noqa: PLR0913 - one parameter a flag
+    folder: Annotated[Path, typer.Argument(help="config.json, and *.safetensors for weights")],
+    *,
+    ids: Annotated[str | None, typer.Option(help="the prompt's tokens: 1,2,3")] = None,
+    prompt: Annotated[str | None, typer.Option(help="the prompt, for tokenizer.json")] = None,
+    new_tokens: Annotated[int, typer.Option(min=1, help="how many to add")] = 32,
+    tp: Annotated[int, typer.Option(min=1, help="ranks")] = 1,
+    ctx: Annotated[int, typer.Option(min=1, help="places of the cache")] = 128,
+    random: Annotated[int | None, typer.Option(metavar="SEED", help="make weights up")] = None,
+    target: Target = "cpu",
+    machine: Machine = None,
+    option: Option = None,
+    as_json: Json = False,
+) -> int:
+    """Continue a prompt greedily with the Qwen3 or Llama 3 model in FOLDER."""
+    from ditron.tools import generate as generation  # noqa: PLC0415
+    from ditron.tools.settings import make_options  # noqa: PLC0415
+
+    request = generation.GenerateRequest(folder, ids, prompt, new_tokens, tp, ctx, random)
+    found = generation.generate(request, target, machine, make_options(option or []))
+    if as_json:
+        _print_json(generation.generated_data(found))
+    else:
+        generation.print_generated(found)
+    return 0
+
+
+@command
 def doctor(*, as_json: Json = False) -> int:
     """Say what this machine can run, and what is missing for the rest."""
     findings = examine()

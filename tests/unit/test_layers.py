@@ -323,7 +323,7 @@ MORE: list[Mistake] = [
     (
         DTypeError,
         "attention of q f32 and k f32 and w bf16: dtypes must agree",
-        lambda p: dt.attention(*heads(p, Q, KV, KV)[:2], p.input("w", KV, dt.bf16, R)),
+        lambda p: dt.attention(source(p, "q", Q), source(p, "k", KV), p.input("w", KV, dt.bf16, R)),
     ),
     (
         PlacementError,
