@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from hypothesis import strategies as st
+from xdsl.ir import SSAValue
 
+from ditron.builder.task import Program
+from ditron.ir import task
 from ditron.plan.placement import (
     Mesh,
     Partial,
@@ -18,6 +21,8 @@ from ditron.plan.placement import (
     local_extent,
     local_offset,
 )
+from ditron.runtime import reference
+from ditron.runtime.reference import _compute
 
 Box = list[tuple[int, int]]  # begin and end of each dimension
 
@@ -109,3 +114,48 @@ def placements(ndim: int, mesh: Mesh, *, sums: bool = True) -> st.SearchStrategy
     if sums:
         choices.append(Partial())
     return st.tuples(*(st.sampled_from(choices) for _ in mesh.axes))
+
+
+def run_program(program: Program, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A task program op by op, each on every rank's parts; outputs and states as whole tensors.
+
+    What moves between ranks is moved at once: the whole is put together, then cut anew.
+    """
+    found: dict[str, torch.Tensor] = {}
+    values: dict[SSAValue, torch.Tensor] = {}
+    source = next(op for op in program.ir.ops if isinstance(op, task.ProgramOp))
+    for op in source.body.block.ops:
+        match op:
+            case task.SourceOp() | task.ScalarOp():
+                values[op.result] = inputs[op.tensor_name.data]
+            case task.OutputOp():
+                found[op.tensor_name.data] = values[op.operand]
+            case task.CollectiveOp():
+                values[op.result] = values[op.operand]
+            case task.ComputeOp():
+                operands = [(values[o], task.spec_of(o).placements) for o in op.operands]
+                values[op.result] = _run_op(op, operands, source.mesh)
+            case _:
+                pass
+        if isinstance(op, task.UpdateOp):
+            found[task.find_state(op.state).tensor_name.data] = values[op.result]
+    return found
+
+
+def _run_op(
+    op: task.ComputeOp, operands: Sequence[tuple[torch.Tensor, Placements]], mesh: Mesh
+) -> torch.Tensor:
+    spec = task.spec_of(op.result)
+    result = Layout(spec.shape, spec.placements)
+    if (rule := op.placement_rule()) is not None and not isinstance(op, task.EmbeddingOp):
+        return run(lambda *parts: _compute(op, list(parts)), operands, rule.becomes, result, mesh)
+    parts: list[torch.Tensor] = []
+    for rank in range(mesh.ranks):
+        mine = [local(x, placements, mesh, rank) for x, placements in operands]
+        if isinstance(op, task.ReshapeOp):
+            sizes = [end - begin for begin, end in box(result, mesh, rank)]
+            parts.append(mine[0].reshape(sizes))
+        else:  # ids are those of the whole table
+            rows = box(Layout(tuple(operands[1][0].shape), operands[1][1]), mesh, rank)[0]
+            parts.append(reference.embedding(mine[0] - rows[0], mine[1]))
+    return whole(parts, result, mesh)

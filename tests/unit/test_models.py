@@ -18,6 +18,7 @@ from ditron.errors import InputError, MeshError, ModelError
 from ditron.ir import task
 from ditron.models.model import ReferenceRun
 from ditron.models.weights import by_rank, checkpoint_shapes, fuse, rotary_tables
+from tests.unit.mesh_run import run_program
 
 TINY: dict[str, Any] = {
     "hidden_size": 48,
@@ -129,6 +130,24 @@ def test_decode_against_the_cache_is_prefill():
         torch.testing.assert_close(here, whole[:, at : at + count])
         assert torch.equal(out.pop("next"), here[:, -1].argmax(-1, keepdim=True))
         states = out
+
+
+@pytest.mark.parametrize("mesh", [dt.Mesh(tp=3), dt.Mesh(tp=2, dp=2), dt.Mesh(dp=2, tp=6)], ids=str)
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_ranks_compute_their_parts_from_what_they_hold(mesh: dt.Mesh, tokens: int):
+    config = dt.models.read_config(TINY | {"model_type": "qwen3", "num_hidden_layers": 1})
+    shape = dt.models.Shape(batch=2, tokens=tokens, ctx=8, dtype=dt.f32)
+    program = dt.models.decoder(config, mesh, shape, ["logits", "next"])
+    checkpoint = dt.models.random_checkpoint(config)
+    inputs = fuse(config, checkpoint, mesh.size("tp"), 8, torch.float32)
+    cache = (2, 8, config.kv_heads, config.head_dim)
+    inputs |= {f"layers.0.{name}": torch.randn(cache) for name in "kv"}
+    inputs |= {"ids": IDS[:, :tokens], "pos": torch.tensor([4], dtype=torch.int32)}
+    got, expected = run_program(program, inputs), program.reference(inputs)
+    assert got.keys() == expected.keys()
+    assert torch.equal(got.pop("next"), expected.pop("next"))
+    for name, tensor in got.items():
+        torch.testing.assert_close(tensor, expected[name])
 
 
 def test_rotary_tables_are_transformers():
