@@ -1,7 +1,7 @@
 """Examples on one GPU with 1, 2 and 4 ranks, checked against torch; emitted GEMM beside cuBLAS.
 
     python -m benchmarks.gpu_first_run              # all sections
-    python -m benchmarks.gpu_first_run gemm         # or some: gemm, ranks:2, hang, wrap
+    python -m benchmarks.gpu_first_run gemm         # or some: gemm, ranks:2, copy:2, hang, wrap
 
 Several ranks on a GPU run under CUDA MPS, whose daemon is started for them, with directories of its
 own, and ended after them. Every section is a process; one that fails does not stop the others. Exit
@@ -31,10 +31,10 @@ from ditron.errors import DitronError, HangError
 from ditron.executable import Executable
 from ditron.plan.tables import Role
 from ditron.runtime.cuda import CudaExecutor
-from ditron.runtime.ipc import sm_count
+from ditron.runtime.cuda_driver import sm_count
 
 ROOT = Path(__file__).resolve().parents[1]
-SECTIONS = ("gemm", "ranks:1", "ranks:2", "ranks:4", "hang", "wrap")
+SECTIONS = ("gemm", "ranks:1", "ranks:2", "ranks:4", "copy:2", "hang", "wrap")
 COPY_LANES = 4
 SPARE_SMS = 4  # of a rank's share: MPS may round it
 SECTION_S = 420
@@ -47,6 +47,15 @@ CASES = (
     ("03_gemm_ar", {"m": 64, "n": 1024, "k": 2048}, "one-shot"),
     ("04_mlp", {"tokens": 512, "hidden": 512, "inner": 1024}, "mesh-push"),
     ("01_ag_gemm", {"m": 997, "n": 1376, "k": 520}, "mesh-push"),
+)
+
+# The same by copy engines.
+COPY_CASES = (
+    ("01_ag_gemm", {"m": 2048, "n": 2048, "k": 1024}, "mesh-pull"),
+    ("01_ag_gemm", {"m": 2048, "n": 2048, "k": 1024}, "mesh-push"),
+    ("02_gemm_rs", {"m": 2048, "n": 1024, "k": 2048}, "mesh-push"),
+    ("03_gemm_ar", {"m": 64, "n": 1024, "k": 2048}, "one-shot-push"),
+    ("01_ag_gemm", {"m": 997, "n": 1376, "k": 520}, "mesh-pull"),
 )
 
 # (M, N, K), a rank of eight of published shapes, and squares.
@@ -63,13 +72,17 @@ def example(name: str, **sizes: int) -> dt.Program:
     return module.program(**sizes)
 
 
-def options_for(ranks: int, algorithm: str | None = None) -> dt.Options:
+def options_for(
+    ranks: int, algorithm: str | None = None, transport: str | None = None
+) -> dt.Options:
     """Options with as many workers as fit when `ranks` ranks share the GPUs that are there."""
     copies = COPY_LANES if ranks > 1 else 0
     sharing = -(-ranks // torch.cuda.device_count())
     workers = sm_count(0) // sharing - (copies + SPARE_SMS if ranks > 1 else 0)
     lanes = max(copies, 1)
-    return dt.Options(algorithm, workers=workers, copy_lanes=lanes, wait_bound_s=20)
+    return dt.Options(
+        algorithm, workers=workers, copy_lanes=lanes, transport=transport, wait_bound_s=20
+    )
 
 
 def random_inputs(exe: Executable, seed: int) -> dict[str, torch.Tensor]:
@@ -117,15 +130,16 @@ def check(program: dt.Program, exe: Executable, launches: int = 3) -> float:
     return worst
 
 
-def ranks_section(ranks: int) -> bool:
+def ranks_section(ranks: int, transport: str | None = None) -> bool:
     """All examples on so many ranks."""
     fine = True
-    for name, sizes, algorithm in CASES:
+    for name, sizes, algorithm in COPY_CASES if transport else CASES:
         start = time.perf_counter()
-        label = f"{name} {sizes} tp={ranks} {algorithm}"
+        label = f"{name} {sizes} tp={ranks} {algorithm} {transport or ''}"
         try:
             program = example(name, **sizes, tp=ranks)
-            with dt.compile(program, target="cuda", options=options_for(ranks, algorithm)) as exe:
+            options = options_for(ranks, algorithm, transport)
+            with dt.compile(program, target="cuda", options=options) as exe:
                 worst = check(program, exe)
                 inputs = random_inputs(exe, 0)
                 kept = {n: t for n, t in inputs.items() if n in exe.tensors(Role.INPUT)}
@@ -239,6 +253,8 @@ def section(name: str) -> bool:
     try:
         if name.startswith("ranks:"):
             return ranks_section(int(name.removeprefix("ranks:")))
+        if name.startswith("copy:"):
+            return ranks_section(int(name.removeprefix("copy:")), "copy-engine")
         return {"gemm": gemm_section, "hang": hang_section, "wrap": wrap_section}[name]()
     except (DitronError, AssertionError):
         say(traceback.format_exc())

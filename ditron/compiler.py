@@ -27,6 +27,7 @@ from ditron.errors import OptionError, ProgramError
 from ditron.executable import BoundTensor, Executable
 from ditron.ir import task
 from ditron.ir.dominance import check_dominance
+from ditron.passes.lower_to_shmem import TRANSPORTS, TransportName
 from ditron.pipelines import default_pipeline, device_pipeline, transport_pipeline
 from ditron.plan.machine import Machine, load_machine
 from ditron.plan.options import Options
@@ -69,33 +70,44 @@ def compile(  # noqa: A001 - the public name, as torch has it
     source = program if isinstance(program, ModuleOp) else program.ir
     mesh = task_program(source).mesh if isinstance(program, ModuleOp) else program.mesh
     _check_machine(mesh, backend, described)
+    transport = _transport(target, backend, options)
     if isinstance(program, DeviceProgram):
         passes = device_pipeline(options)
     else:
-        passes = default_pipeline(_with_lanes(options, described, mesh.ranks), machine)
+        driven = "copy" in TRANSPORTS[transport].driven
+        lanes = _with_lanes(options, described, mesh.ranks, driven=driven)
+        passes = default_pipeline(lanes, machine, driven=driven)
     module = source.clone()
     with _no_gc():
         _run_passes(module, passes)
         plan = expand(module)
         report = prove(plan, kernels(module), find_task_program(module))
-        lowering = transport_pipeline(backend.transport)
+        lowering = transport_pipeline(transport)
         _run_passes(module, lowering)
-    built = backend.build(module, plan, options.wait_bound_s)
+    built = backend.build(module, plan, transport, options.wait_bound_s)
     stages = Stages(source, [*passes, *lowering])
-    return Executable(
-        stages, plan, report, built.source, built.executor, mesh, _tensors(program, source)
-    )
+    return Executable(stages, plan, report, built, mesh, _tensors(program, source))
 
 
-def _with_lanes(options: Options, machine: Machine, ranks: int) -> Options:
+def _transport(target: str, backend: Backend, options: Options) -> TransportName:
+    """The transport that the options ask for, or the backend's usual one."""
+    for name in backend.transports:
+        if options.transport in (None, name):
+            return name
+    known = ", ".join(backend.transports)
+    raise OptionError(f"target {target} has no transport {options.transport!r}; there is {known}")
+
+
+def _with_lanes(options: Options, machine: Machine, ranks: int, *, driven: bool) -> Options:
     """The options with as many workers and copy lanes as the machine has, where none are given.
 
-    Workers that are one SM each leave some to the kernels that copy beside them.
+    Workers that are one SM each leave some to the kernels that copy beside them. Where the host
+    drives copies (`driven`) there are none, and one lane keeps a link busy, its chunks in order.
     """
     compute, copy = machine.engines["sm"].lanes, machine.engines["copy"].lanes
-    copy = options.copy_lanes or copy
-    spare = copy if ranks > 1 and compute > copy else 0
-    return replace(options, workers=options.workers or compute - spare, copy_lanes=copy)
+    copy = options.copy_lanes or (1 if driven else copy)
+    left = copy if not driven and ranks > 1 and compute > copy else 0
+    return replace(options, workers=options.workers or compute - left, copy_lanes=copy)
 
 
 def _check_machine(mesh: Mesh, backend: Backend, machine: Machine) -> None:

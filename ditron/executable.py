@@ -11,7 +11,7 @@ from typing import Self
 import torch
 
 from ditron.analysis.report import ProofReport
-from ditron.backends.base import Assembly, Executor
+from ditron.backends.base import Assembly, Built
 from ditron.errors import InputError, LaunchError, OptionError
 from ditron.plan.placement import Mesh
 from ditron.plan.spec import TensorSpec
@@ -40,6 +40,7 @@ class Executable:
         plan: the concrete plan of every rank.
         report: what was proved, with counts and times.
         kernels: the emitted source.
+        launches: what each rank's host enqueues, on GPUs.
     """
 
     def __init__(
@@ -47,13 +48,13 @@ class Executable:
         stages: Stages,
         plan: Plan,
         report: ProofReport,
-        source: str,
-        executor: Executor,
+        built: Built,
         mesh: Mesh,
         tensors: Iterable[BoundTensor],
     ) -> None:
-        self.stages, self.plan, self.report, self.kernels = stages, plan, report, source
-        self._executor, self._mesh, self._closed = executor, mesh, False
+        self.stages, self.plan, self.report = stages, plan, report
+        self.kernels, self.launches, self._executor = built.source, built.host, built.executor
+        self._mesh, self._closed = mesh, False
         self._tensors = {t.name: t for t in tensors}
         weights = [t.name for t in self._tensors.values() if t.role is Role.WEIGHT]
         self._unbound = set(weights)

@@ -21,6 +21,7 @@ from ditron.passes.lower_to_shmem import LowerToShmemPass, TransportName
 from ditron.passes.order_tiles import OrderTilesPass
 from ditron.passes.plan_memory import PlanMemoryPass
 from ditron.passes.schedule_tasks import ScheduleTasksPass
+from ditron.plan.machine import load_machine
 from ditron.plan.options import Options
 
 NAMES = (
@@ -51,18 +52,29 @@ def _load(name: str) -> type[ModulePass]:
 PASSES: dict[str, Callable[[], type[ModulePass]]] = {n: partial(_load, n) for n in NAMES}
 
 
-def default_pipeline(options: Options, machine: str) -> list[ModulePass]:
-    """From task IR to device IR that the verifiers can judge."""
+def default_pipeline(options: Options, machine: str, *, driven: bool = False) -> list[ModulePass]:
+    """From task IR to device IR that the verifiers can judge.
+
+    Where the host drives transfers (`driven`), tasks cannot reach peers in place, and copies within
+    a rank have a lane of their own.
+    """
     fusion = [FuseTilesPass()] if options.fusion is not False else []
     return [
         InferPlacementsPass(),
-        ChooseAlgorithmsPass.of(options, machine),
+        ChooseAlgorithmsPass.of(options, machine, in_place=not driven),
         LowerTaskToDevicePass(),
         *fusion,
         DecomposeCollectivesPass(),
-        OrderTilesPass("natural" if options.order == "natural" else "arrival"),
+        OrderTilesPass(
+            "natural" if options.order == "natural" else "arrival",
+            load_machine(machine).cache.group_rows,
+        ),
         PlanMemoryPass(reuse=options.reuse_memory is not False),
-        ScheduleTasksPass(workers=options.workers or 1, copy_lanes=options.copy_lanes or 1),
+        ScheduleTasksPass(
+            workers=options.workers or 1,
+            copy_lanes=options.copy_lanes or 1,
+            local_lane=driven,
+        ),
         InsertSignalsPass(machine),
         ElideWaitsPass(),
     ]
@@ -74,7 +86,7 @@ def device_pipeline(options: Options) -> list[ModulePass]:
     Raises:
         OptionError: options that decide what such a program says itself.
     """
-    usual, own = Options(), ("wait_bound_s",)
+    usual, own = Options(), ("wait_bound_s", "transport")
     names = [f.name for f in fields(Options) if f.name not in own]
     wrong = [name for name in names if getattr(options, name) != getattr(usual, name)]
     if wrong:

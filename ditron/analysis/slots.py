@@ -115,19 +115,25 @@ class SlotPlan:
         return result
 
 
-def plan_slots(plan: Plan, pairing: Pairing, setters: Collection[int] = ()) -> SlotPlan:
+def plan_slots(
+    plan: Plan,
+    pairing: Pairing,
+    setters: Collection[int] = (),
+    together: Longs | None = None,
+) -> SlotPlan:
     """The slots that order every edge of a pairing.
 
-    `setters` are ops that can only set a slot, so that each of their events needs its own.
+    `setters` are ops that can only set a slot, so that each of their events needs its own. Tasks
+    that share a number in `together` [T], unless it is -1, wait for all transfers that one needs.
     """
     if LaneOrder.QUEUE in plan.lanes.order:
         raise PlanError("queue lanes cannot be given signals yet: use static lanes")
-    parts = [_data_rows(plan, pairing), _credit_rows(plan, pairing)]
+    parts = [_data_rows(plan, pairing, together), _credit_rows(plan, pairing)]
     event, waiter, lag = (np.concatenate(p) for p in zip(*parts, strict=True))
     return _slots(plan, event, waiter, lag, setters)
 
 
-def _data_rows(plan: Plan, pairing: Pairing) -> tuple[Longs, Longs, Longs]:
+def _data_rows(plan: Plan, pairing: Pairing, together: Longs | None) -> tuple[Longs, Longs, Longs]:
     """(event, waiting task, lag 0), each waiter with the last event of each lane only."""
     groups = pairing.groups
     now = pairing.lag == 0
@@ -135,7 +141,23 @@ def _data_rows(plan: Plan, pairing: Pairing) -> tuple[Longs, Longs, Longs]:
     many = np.diff(groups.start)[after]
     waiter = groups.tasks[spans(groups.start[after], many)]
     event = np.repeat(groups.last[before], many)
+    if together is not None:
+        event, waiter = _shared(plan, event, waiter, together)
     return _last_of_each_lane(plan, event, waiter)
+
+
+def _shared(plan: Plan, event: Longs, waiter: Longs, together: Longs) -> tuple[Longs, Longs]:
+    """The rows, and those by which tasks that start together wait for each other's transfers."""
+    moves = np.array([op.engine == "copy" for op in plan.ops], np.bool_)
+    some = moves[plan.tasks.op[event]] & (together[waiter] >= 0)
+    pairs = np.unique(np.stack([event[some], together[waiter[some]]]), axis=1)
+    members = np.argsort(together, kind="stable")
+    ordered: Longs = together[members]
+    start = longs(ordered.searchsorted(pairs[1]))
+    many = longs(ordered.searchsorted(pairs[1], "right")) - start
+    others = members[spans(start, many)]
+    rows = np.stack([np.append(event, np.repeat(pairs[0], many)), np.append(waiter, others)])
+    return tuple(np.unique(rows, axis=1))
 
 
 def _last_of_each_lane(plan: Plan, event: Longs, waiter: Longs) -> tuple[Longs, Longs, Longs]:

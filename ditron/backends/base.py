@@ -11,6 +11,7 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from ditron.passes.lower_to_shmem import TransportName
+from ditron.plan.launches import Launches
 from ditron.plan.tables import Plan
 
 
@@ -57,10 +58,11 @@ class Assembly(Protocol):
 
 @dataclass(frozen=True)
 class Built:
-    """What a backend makes of a module: readable source, and what runs it."""
+    """What a backend makes of a module: readable source, what runs it, what hosts enqueue."""
 
     source: str
     executor: Executor
+    host: Launches | None = None
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,13 @@ class Backend:
         name: as users say it.
         family: what a machine's `target` has to be.
         machine: the machine that is meant when none is named.
-        transport: how transfers and signals are carried out.
-        build: emits the kernels of a lowered module with its plan (same IR, same text) and loads
-            them; the number bounds waits, in seconds.
+        transports: ways to carry out transfers and signals, the usual one first.
+        build: emits the kernels of a module that was lowered to a transport, with its plan (same
+            IR, same text), and loads them; the number bounds waits, in seconds.
     """
 
     name: str
     family: str
     machine: str
-    transport: TransportName
-    build: Callable[[ModuleOp, Plan, float], Built]
+    transports: tuple[TransportName, ...]
+    build: Callable[[ModuleOp, Plan, TransportName, float], Built]

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
@@ -43,7 +44,8 @@ from ditron.plan.options import OpOptions, Options
 class ChooseAlgorithmsPass(ModulePass):
     """See the module's docstring.
 
-    `per_op` items are `pattern:key=value`; `play` lets the timeline engine decide near ties.
+    `per_op` items are `pattern:key=value`; `play` lets the timeline engine decide near ties;
+    without `in_place` tasks cannot reach peers' memory, whatever the machine can do.
     """
 
     name = "choose-algorithms"
@@ -54,9 +56,10 @@ class ChooseAlgorithmsPass(ModulePass):
     tile: tuple[int, ...] = ()
     per_op: tuple[str, ...] = field(default=())
     play: bool = True
+    in_place: bool = True
 
     @staticmethod
-    def of(options: Options, machine: str) -> ChooseAlgorithmsPass:
+    def of(options: Options, machine: str, *, in_place: bool = True) -> ChooseAlgorithmsPass:
         """The pass that carries out a user's options."""
         return ChooseAlgorithmsPass(
             machine,
@@ -68,6 +71,7 @@ class ChooseAlgorithmsPass(ModulePass):
                 for pattern, own in options.per_op.items()
                 for key, value in _settings(own)
             ),
+            in_place=in_place,
         )
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -78,6 +82,9 @@ class ChooseAlgorithmsPass(ModulePass):
             per_op=_parse_per_op(self.per_op),
         )
         machine = load_machine(self.machine)
+        if not self.in_place:
+            capabilities = replace(machine.capabilities, peer_pointers=False)
+            machine = replace(machine, capabilities=capabilities)
         chooser = Chooser(task_program(op), machine, options)
         chooser.run()
         if self.play:

@@ -18,9 +18,11 @@
 
 Needs: lanes (`schedule-tasks`) and planned memory. Ensures: the plan orders every pair of
 `analysis/pairing.py` in each launch and from one launch to the next, with slots as
-`analysis/slots.py` shares them; nothing is ever reset. Waits that repeat an earlier one of their
-lane still stand: `elide-waits` removes them. Epoch separation follows from the credits, since
-whoever raises a slot again has first overwritten, under credit, what its waiters read;
+`analysis/slots.py` shares them; nothing is ever reset. Tiles that `order-tiles` lets start together
+(the first key of an order of several is the same) wait for each other's transfers. Waits that
+repeat an earlier one of their lane still stand: `elide-waits` removes them. Epoch separation
+follows from the credits, since whoever raises a slot again has first overwritten, under credit,
+what its waiters read;
 `verify-race-free` proves it.
 """
 
@@ -64,11 +66,29 @@ class InsertSignalsPass(ModulePass):
         if plan.signals:
             raise PlanError("the program has signals already", op_location(program))
         setters = {i for i, o in enumerate(plan.ops) if not engines[o.engine].remote_add}
-        _write(program, plan, plan_slots(plan, pair(plan), setters), setters)
+        writers = grid_signals(program)
+        slots = plan_slots(plan, pair(plan), setters, _together(plan, writers))
+        _write(program, plan, slots, setters, writers)
 
 
-def _write(program: device.ProgramOp, plan: Plan, slots: SlotPlan, setters: set[int]) -> None:
-    writers, names = grid_signals(program), Names()
+def _together(plan: Plan, writers: list[GridSignals]) -> Longs:
+    """A number for each task [T] that those share which start together, or -1."""
+    together = np.full(len(plan.tasks), -1)
+    for number, writer in enumerate(writers):
+        keys = writer.together()
+        if keys is not None:
+            together[plan.tasks.op == number] = keys * len(writers) + number
+    return np.where(together < 0, -1, together * plan.ranks + plan.tasks.rank)
+
+
+def _write(
+    program: device.ProgramOp,
+    plan: Plan,
+    slots: SlotPlan,
+    setters: set[int],
+    writers: list[GridSignals],
+) -> None:
+    names = Names()
     for whole in slots.arrays():
         arrays = [_numbered(slots, whole, writers)]
         if arrays[0].tables:

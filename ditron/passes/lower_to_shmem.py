@@ -30,12 +30,17 @@ TransportName = Literal["posix", "peer", "nvshmem", "rocshmem", "copy-engine"]
 
 @dataclass(frozen=True)
 class Transport:
-    """What a transport can do: transfers, notify verbs, what they follow, access in place."""
+    """What a transport can do: transfers, notify verbs, what they follow, access in place.
+
+    `driven` are the engines whose tasks the host carries out itself; grids of all others signal
+    through peers' pointers, so that only these are held to `verbs` and `after`.
+    """
 
     transfers: frozenset[str]
     verbs: frozenset[str]
     after: frozenset[str]
     in_place: bool
+    driven: frozenset[str] = frozenset()
 
 
 _BOTH, _VERBS = frozenset({"put", "get"}), frozenset({"add", "set"})
@@ -46,7 +51,19 @@ TRANSPORTS: dict[TransportName, Transport] = {
     "peer": Transport(_BOTH, _VERBS, frozenset({"end", "put"}), in_place=True),
     "nvshmem": Transport(_BOTH, _VERBS, _ORDERED, in_place=True),
     "rocshmem": Transport(_BOTH, _VERBS, _ORDERED, in_place=True),
-    "copy-engine": Transport(_BOTH, frozenset({"set"}), frozenset({"put"}), in_place=False),
+    # Calls of a stream run one after another: whatever a signal is to follow has landed.
+    "copy-engine": Transport(
+        _BOTH, frozenset({"set"}), _ORDERED, in_place=False, driven=frozenset({"copy", "host"})
+    ),
+}
+
+# What to do about a lack, by its first word.
+REMEDIES = {
+    "put": "choose an algorithm that pulls",
+    "get": "choose an algorithm that pushes",
+    "signal": "let the kernel that computes raise it, give each transfer a slot of its own that it"
+    " sets to 1, or choose another transport",
+    "access": "choose an algorithm that pushes or pulls, or transport peer",
 }
 
 COUNTERPARTS: dict[type[Operation], type[Operation]] = {
@@ -70,7 +87,10 @@ class LowerToShmemPass(ModulePass):
         for child in list(device_program(op).walk()):
             lack = _lack(child, transport)
             if lack is not None:
-                raise OptionError(f"transport {self.transport} has no {lack}", op_location(child))
+                raise OptionError(
+                    f"transport {self.transport} has no {lack}: {REMEDIES[lack.split()[0]]}",
+                    op_location(child),
+                )
             counterpart = COUNTERPARTS.get(type(child))
             if counterpart is not None:
                 _replace(child, counterpart)
@@ -82,14 +102,24 @@ def _lack(op: Operation, transport: Transport) -> str | None:
             kind = op.name.removeprefix("device.")
             return None if kind in transport.transfers else kind
         case device.NotifyOp():
-            if op.op.data not in transport.verbs:
-                return f"signal {op.op.data}"
-            return None if op.after.data in transport.after else f"signal after {op.after.data}"
+            return _lacking_signal(op, transport)
         case device.CallOp():
             remote = any(isinstance(v.owner, device.ViewOp) and v.owner.peer for v in op.views)
             return "access in place" if remote and not transport.in_place else None
         case _:
             return None
+
+
+def _lacking_signal(op: device.NotifyOp, transport: Transport) -> str | None:
+    grid = op.parent_op()
+    assert isinstance(grid, device.GridOp)
+    if transport.driven and grid.engine.data not in transport.driven:
+        return _lacking_signal(op, TRANSPORTS["peer"])
+    if op.op.data not in transport.verbs:
+        return f"signal {op.op.data}"
+    if transport.driven and op.amount.value.data != 1:
+        return f"signal {op.op.data} {op.amount.value.data}"
+    return None if op.after.data in transport.after else f"signal after {op.after.data}"
 
 
 def _replace(op: Operation, counterpart: type[Operation]) -> None:

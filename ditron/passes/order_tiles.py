@@ -9,7 +9,15 @@
 Needs: decomposed collectives. Ensures: within a grid, tiles whose last chunk arrives earlier come
 earlier; among tiles that wait for nothing from other ranks, those that a peer waits for come before
 those that only this rank needs, the next rank's first (so that at any time each rank makes what
-another one waits for). Tiles that are equal in this stay in grid order.
+another one waits for). Among tiles that are equal in this, `group_rows` rows of tiles run side by
+side, column by column, so that tiles which run at the same time share operands in the cache:
+
+    device.schedule order[(%p - %me) mod 4 * 2 + %m floordiv 2, %n, %m mod 2] ...
+
+A group's place is that of its last chunk, and `insert-signals` lets the tiles of one place start
+together: tiles that start one by one read the other operand again for each row (47 % lost on an
+H200).
+What is still equal stays in grid order.
 
 When a chunk arrives is its transfer's place on its lane; what is read in place is nearer the nearer
 its owner is, going up. Keys come out as closed forms where `plan/order.py` finds one.
@@ -17,6 +25,7 @@ its owner is, going up. Keys come out as closed forms where `plan/order.py` find
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,16 +39,20 @@ from ditron.analysis.expand import expand
 from ditron.analysis.pairing import Pairing, pair
 from ditron.analysis.symbols import device_program
 from ditron.passes.signal_ops import GridSignals, grid_signals
-from ditron.plan.tables import Longs, OpKind, Plan
+from ditron.plan.tables import Longs, Mode, OpKind, Plan
 
 
 @dataclass(frozen=True)
 class OrderTilesPass(ModulePass):
-    """See the module's docstring; `natural` leaves the grid order."""
+    """See the module's docstring; `natural` leaves the grid order.
+
+    `group_rows` is the height of a group, in tiles; 0 makes none.
+    """
 
     name = "order-tiles"
 
     order: Literal["arrival", "natural"] = "arrival"
+    group_rows: int = 0
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.order == "natural":
@@ -48,13 +61,55 @@ class OrderTilesPass(ModulePass):
         keys = tile_keys(plan)
         for number, writer in enumerate(grid_signals(device_program(op))):
             if writer.op.engine.data == "sm":
-                _order(writer, keys[plan.tasks.op == number])
+                mine = plan.tasks.op == number
+                groups = _groups(plan, number, self.group_rows) if self.group_rows else []
+                _order(writer, keys[mine].reshape(writer.ranks, -1), groups)
 
 
-def _order(writer: GridSignals, key: Longs) -> None:
-    per_rank = key.reshape(writer.ranks, -1)
-    if (np.diff(per_rank, axis=1) < 0).any():
-        writer.order_by([_dense(per_rank)])
+def _order(writer: GridSignals, key: Longs, groups: Sequence[Longs]) -> None:
+    """Write the keys that change the grid's order; one that those behind it settle is left out.
+
+    A tile's row in its group stays, since places in the order have a closed form with it.
+    """
+    keys = [_dense(key)]
+    if groups:
+        group, *rest = groups
+        if (_order_of([key, *rest]) != _order_of([key, group, *rest])).any():
+            rest = [group, *rest]
+        keys = [_dense(_last_of_group(key, group)), *rest]
+    if (np.diff(_order_of(keys), axis=1) < 0).any():
+        writer.order_by(keys if keys[0].any() else keys[1:])
+
+
+def _last_of_group(key: Longs, group: Longs) -> Longs:
+    """Each rank's keys [R, T], all of a group at its greatest."""
+    last = np.zeros((len(key), int(group.max()) + 1), np.int64)
+    rank = np.arange(len(key))[:, None]
+    np.maximum.at(last, (np.broadcast_to(rank, key.shape), group), key)
+    return last[rank, group]
+
+
+def _order_of(keys: Sequence[Longs]) -> Longs:
+    """Each rank's tasks [R, T] in the order of the keys, the first one first."""
+    return longs(np.lexsort(list(keys[::-1]), axis=-1))
+
+
+def _groups(plan: Plan, op: int, rows: int) -> list[Longs]:
+    """For each task of a product: its group of tile rows, its column, its row in the group."""
+    if not plan.tasks.flops[plan.tasks.op == op].any():
+        return []
+    accesses = plan.accesses
+    written = (accesses.mode & int(Mode.WRITE)) != 0
+    at = np.flatnonzero(written & (plan.tasks.op[accesses.task] == op))
+    at = at[np.unique(accesses.task[at], return_index=True)[1]]
+    dims = len(plan.buffers[int(accesses.buffer[at[0]])].capacity)
+    if dims < 2:
+        return []
+    corner = accesses.lo[at, dims - 2 : dims].T
+    row, column = (
+        longs(np.unique(c, return_inverse=True)[1]).reshape(plan.ranks, -1) for c in corner
+    )
+    return [row // rows, column, row % rows]
 
 
 def _dense(per_rank: Longs) -> Longs:

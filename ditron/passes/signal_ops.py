@@ -100,6 +100,28 @@ class GridSignals:
         fitted = [fit(k.reshape(self.grid.shape), everywhere, self.features) for k in keys]
         set_schedule(self.op, order=[self._materialise(f) for f in fitted])
 
+    def together(self) -> Longs | None:
+        """For each task, what it starts together with: the first key of an order of several."""
+        schedule = self.op.schedule
+        if schedule is None or schedule.order is None or len(schedule.order.data) < 2:
+            return None
+        return self.grid.of(schedule.order_args, schedule.order)[0]
+
+    def position(self) -> Expr | None:
+        """A task's place in the order of its rank's tasks, where they have one that fits a form."""
+        schedule = self.op.schedule
+        if schedule is None or schedule.order is None:
+            return None
+        keys = [
+            k.reshape(self.ranks, -1) for k in self.grid.of(schedule.order_args, schedule.order)
+        ]
+        order = np.lexsort(
+            [np.broadcast_to(np.arange(keys[0].shape[1]), keys[0].shape), *keys[::-1]]
+        )
+        place = np.argsort(order, axis=-1).reshape(self.grid.shape)
+        fitted = fit(place, np.ones(self.grid.shape, np.bool_), self.features)
+        return fitted if isinstance(fitted, Expr) else None
+
     def _mask(self, task: Longs) -> Bools:
         mask = np.zeros(self.grid.tasks, np.bool_)
         mask[task] = True

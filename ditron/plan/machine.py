@@ -119,14 +119,16 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The last-level cache of a device, and what tiles that do not start together lose by it.
 
-    Where tiles wait for their data g tile rows at a time, and the other operand is larger than the
-    cache, a product takes `1 + spread_loss * g ** -spread_power` times as long: workers that
-    started at different times no longer share what they read.
+    `group_rows` rows of tiles run side by side, so that those which run together share operands; 0
+    where tiles run row by row. Where tiles wait for their data g rows at a time, and the other
+    operand is larger than the cache, a product takes `1 + spread_loss * g ** -spread_power` times
+    as long: workers that started at different times no longer share what they read.
     """
 
     bytes: Count
     spread_loss: Time = 0.0
     spread_power: Time = 1.0
+    group_rows: Annotated[int, Meta(ge=0)] = 0
 
 
 class SignalKind(StrEnum):

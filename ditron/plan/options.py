@@ -48,6 +48,8 @@ class Options(OpOptions):
         algorithm, chunk_bytes, tile: as in `OpOptions`, for every op that they fit.
         workers: lanes that share a rank's compute tasks.
         copy_lanes: lanes that share a rank's transfers.
+        transport: how transfers are carried out: "copy-engine" has the driver's copies do it on
+            NVIDIA GPUs, so that all SMs compute; None is the target's usual way.
         order: "natural" keeps tiles in grid order; None orders them by when their data arrives.
         fusion: False keeps every op a kernel of its own.
         reuse_memory: False gives every buffer bytes of its own.
@@ -58,6 +60,7 @@ class Options(OpOptions):
 
     workers: int | None = None
     copy_lanes: int | None = None
+    transport: str | None = None
     order: str | None = None
     fusion: bool | None = None
     reuse_memory: bool | None = None

@@ -21,12 +21,12 @@ import torch
 
 from ditron.errors import HangError, InputError, LaunchError
 from ditron.plan.tables import Plan
+from ditron.runtime.cuda_driver import sm_count
 from ditron.runtime.cuda_rank import Spec
 from ditron.runtime.gpu_program import TritonProgram
 from ditron.runtime.gpu_report import Hung, hang_report
 from ditron.runtime.gpu_source import write_source
 from ditron.runtime.heap import Heap, Layout, open_shared
-from ditron.runtime.ipc import sm_count
 
 RANK_MODULE = "ditron.runtime.cuda_rank"
 START_BOUND_S = 600.0  # compiling every kernel, several ranks on few cores

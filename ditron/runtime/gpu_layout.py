@@ -17,7 +17,7 @@ from ditron.runtime.gpu_program import SLOT_WORDS
 LINE_BYTES = 256
 
 # A rank's control words, as `backends/triton/library/common.py` knows them.
-EPOCH_WORD, AGE_WORD, STOP_WORD, SPINS_WORD, RECORD_WORD = 0, 1, 2, 3, 8
+EPOCH_WORD, AGE_WORD, STOP_WORD, SPINS_WORD, NEXT_WORD, RECORD_WORD = 0, 1, 2, 3, 4, 8
 CONTROL_WORDS = 64
 OLDEST = 1 << 20
 

@@ -10,6 +10,7 @@ from ditron.plan.tables import Buffer, Plan
 from ditron.runtime.gpu_layout import (
     AGE_WORD,
     EPOCH_WORD,
+    NEXT_WORD,
     OLDEST,
     RECORD_WORD,
     SPINS_WORD,
@@ -55,6 +56,7 @@ class RankMemory:
         self.bytes[first:] = 0
         control = self.control()
         control[EPOCH_WORD] = _int32(epoch)
+        control[NEXT_WORD] = _int32(epoch + 1)
         control[AGE_WORD] = min(epoch, OLDEST)
         control[SPINS_WORD] = spins
         slots = self.plan.slots
@@ -89,6 +91,28 @@ class RankMemory:
     def slot(self, signals: str, index: int) -> int:
         """What a slot of this rank holds."""
         return int(self.words(self.layout.signals[signals])[index * SLOT_WORDS])
+
+    def slot_words(self, slot: int) -> torch.Tensor:
+        """A slot of this rank, by its row in the plan, and what lies behind it."""
+        slots = self.plan.slots
+        array = self.layout.signals[self.plan.signals[int(slots.signals[slot])]]
+        return self.words(array)[int(slots.index[slot]) * SLOT_WORDS :]
+
+    def slot_address(self, slot: int) -> int:
+        """The address of a slot of any rank, by its row in the plan."""
+        slots = self.plan.slots
+        array = self.layout.signals[self.plan.signals[int(slots.signals[slot])]]
+        return self.bases[int(slots.rank[slot])] + array + 4 * SLOT_WORDS * int(slots.index[slot])
+
+    def access_address(self, access: int) -> int:
+        """The address of the buffer that an access touches, at its rank."""
+        accesses = self.plan.accesses
+        name = self.plan.buffers[int(accesses.buffer[access])].name
+        return self.bases[int(accesses.rank[access])] + self.layout.buffers[name]
+
+    def control_address(self, word: int) -> int:
+        """The address of one of this rank's control words."""
+        return self.bases[self.rank] + self.layout.control + 4 * word
 
     def buffer(self, name: str) -> torch.Tensor:
         """A buffer, as large as it is on this rank."""

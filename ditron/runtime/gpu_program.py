@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ditron.plan.launches import Launches
 from ditron.plan.tables import Ints
 
 # int32 words from one signal slot to the next: each has a cache line of its own.
@@ -95,6 +96,7 @@ class TritonProgram:
     Attributes:
         source: Python source of the kernels.
         launches: in the order of the program.
+        host: what each rank's host enqueues.
         tables: int32 constants by name.
         sites: every wait and notify by number.
         target: the architecture that it is for.
@@ -102,6 +104,7 @@ class TritonProgram:
 
     source: str
     launches: tuple[Launch, ...]
+    host: Launches
     tables: Mapping[str, Ints] = field(default_factory=dict[str, Ints])
     sites: tuple[Site, ...] = ()
     target: str = ""

@@ -8,46 +8,17 @@ can reach each other.
 from __future__ import annotations
 
 import ctypes
-import functools
 
 import torch
 
-from ditron.errors import LaunchError
+from ditron.runtime.cuda_driver import call
 
 HANDLE_BYTES = 64
 _LAZY_PEER_ACCESS = 1
-_SM_COUNT = 16
 
 
 class _Handle(ctypes.Structure):
     _fields_ = (("reserved", ctypes.c_char * HANDLE_BYTES),)
-
-
-@functools.cache
-def _driver() -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        raise LaunchError(f"no CUDA driver here: {error}") from error
-
-
-def _call(name: str, *args: object) -> None:
-    code = getattr(_driver(), name)(*args)
-    if code:
-        text = ctypes.c_char_p()
-        _driver().cuGetErrorString(code, ctypes.byref(text))
-        reason = text.value.decode() if text.value else "unknown"
-        raise LaunchError(f"{name} failed: {reason} ({code})")
-
-
-def sm_count(device: int) -> int:
-    """SMs of a GPU, without making a context on it."""
-    count = ctypes.c_int()
-    _call("cuInit", ctypes.c_uint(0))
-    _call(
-        "cuDeviceGetAttribute", ctypes.byref(count), ctypes.c_int(_SM_COUNT), ctypes.c_int(device)
-    )
-    return count.value
 
 
 class DeviceMemory:
@@ -56,7 +27,7 @@ class DeviceMemory:
     def __init__(self, size_bytes: int) -> None:
         torch.zeros(1, device="cuda")  # the device's context is current from here on
         pointer = ctypes.c_uint64()
-        _call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size_bytes))
+        call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size_bytes))
         self.address, self.size_bytes = int(pointer.value), size_bytes
         self.tensor = as_tensor(self.address, size_bytes)
         self.tensor.zero_()
@@ -65,12 +36,12 @@ class DeviceMemory:
     def handle(self) -> bytes:
         """What another process opens it by."""
         handle = _Handle()
-        _call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(self.address))
+        call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(self.address))
         return bytes(handle)
 
     def free(self) -> None:
         """Give it back; nothing may use it any more."""
-        _call("cuMemFree_v2", ctypes.c_uint64(self.address))
+        call("cuMemFree_v2", ctypes.c_uint64(self.address))
 
 
 def open_peer(handle: bytes) -> int:
@@ -81,13 +52,13 @@ def open_peer(handle: bytes) -> int:
     """
     pointer = ctypes.c_uint64()
     value = _Handle.from_buffer_copy(handle)
-    _call("cuIpcOpenMemHandle_v2", ctypes.byref(pointer), value, ctypes.c_uint(_LAZY_PEER_ACCESS))
+    call("cuIpcOpenMemHandle_v2", ctypes.byref(pointer), value, ctypes.c_uint(_LAZY_PEER_ACCESS))
     return int(pointer.value)
 
 
 def close_peer(address: int) -> None:
     """Unmap another process's memory."""
-    _call("cuIpcCloseMemHandle", ctypes.c_uint64(address))
+    call("cuIpcCloseMemHandle", ctypes.c_uint64(address))
 
 
 class _Array:

@@ -18,6 +18,7 @@ from ditron.executable import Executable
 from ditron.plan.options import Options
 from ditron.plan.tables import Role
 from ditron.tools.check import Agreement, check_outputs
+from ditron.tools.host_report import launch_report
 from ditron.tools.inputs import load_inputs, make_inputs, make_tensors, split_weights
 from ditron.tools.loading import Source, parse_dump
 from ditron.tools.show import Decision, decisions, progress
@@ -129,6 +130,8 @@ def emit(executable: Executable, level: str) -> str:
     Raises:
         OptionError: no stage of this compilation is at that level.
     """
+    if level == "host" and executable.launches is not None:
+        return "\n".join(launch_report(executable.plan, executable.launches))
     if level in ("host", "triton"):
         return executable.kernels
     if level in ("ptx", "amdgcn"):

@@ -7,10 +7,13 @@ in their own grid can run. Everything else (processes, messages, memory, bounds)
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import importlib
 import mmap
 import os
 import sys
 import tempfile
+import time
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -18,7 +21,7 @@ import numpy as np
 import torch
 
 from ditron.backends.triton import interpreter_patch
-from ditron.runtime import cuda_rank
+from ditron.runtime import cuda_rank, gpu_rank
 
 assert interpreter_patch  # imported before Triton: it readies it
 
@@ -37,6 +40,7 @@ class FakeMemory:
 
 
 KEPT: list[Any] = []
+WAIT_S = 10.0
 
 
 def _map(name: str) -> Any:
@@ -47,6 +51,8 @@ def _map(name: str) -> Any:
 
 
 class FakeStream:
+    cuda_stream = 0
+
     def __init__(self, priority: int = 0) -> None:
         pass
 
@@ -71,19 +77,54 @@ class FakeEvent:
         return 1.0
 
 
-class FakeRank(cuda_rank.GpuRank):
+class FakeCalls:
+    """Copies at once; a wait polls until a peer has raised the word."""
+
+    def copy(self, target: int, source: int, size_bytes: int, stream: int) -> None:
+        ctypes.memmove(target, source, size_bytes)
+
+    def copy_lines(
+        self,
+        target: int,
+        target_pitch: int,
+        source: int,
+        source_pitch: int,
+        width: int,
+        height: int,
+        stream: int,
+    ) -> None:
+        for line in range(height):
+            ctypes.memmove(target + line * target_pitch, source + line * source_pitch, width)
+
+    def wait(self, word: int, value: int, stream: int) -> None:
+        seen = ctypes.c_int32.from_address(word)
+        until = time.monotonic() + WAIT_S
+        while ctypes.c_int32(seen.value - value).value < 0:
+            if time.monotonic() > until:
+                raise TimeoutError(f"a stream waits for {value}, seen {seen.value}")
+            time.sleep(1e-4)
+
+
+class FakeGpu(gpu_rank.GpuRank):
     def reset(self, epoch: int = 0) -> None:
         self.memory.poison()
         self.memory.start(epoch, spins=2000)
+        self.done = epoch
 
-    def _call(self, launch: Any) -> Any:
-        kernel = getattr(cuda_rank.load_source(self.spec.source), launch.kernel)
+    def calls(self) -> FakeCalls:
+        return FakeCalls()
+
+    def kernel(self, launch: Any) -> Any:
+        kernel = getattr(gpu_rank.load_source(self.source), launch.kernel)
         arguments = [self.memory.argument(a) for a in launch.arguments]
         return lambda: kernel[(launch.programs,)](*arguments)
 
-    def _load(self, launch: Any) -> dict[str, int]:
-        return {"programs": launch.programs}
+    def load(self) -> dict[str, Any]:
+        self.advance = importlib.import_module(gpu_rank.LIBRARY).advance
+        return {launch.kernel: {"programs": launch.programs} for launch in self.program.launches}
 
+
+class FakeRank(cuda_rank.RankProcess):
     def measure(self, repeats: int) -> list[float]:
         for _ in range(repeats):
             self.meet()
@@ -110,10 +151,12 @@ def main() -> None:
     cuda.synchronize = _nothing
     cuda.Stream, cuda.Event = FakeStream, FakeEvent
     cuda.stream = _same_stream
+    cuda.is_current_stream_capturing = lambda: False
     module: Any = cuda_rank
-    module.DeviceMemory = FakeMemory
     module.open_peer, module.close_peer = _open, _nothing
-    module.GpuRank = FakeRank
+    module.RankProcess, module.GpuRank = FakeRank, FakeGpu
+    memory: Any = gpu_rank
+    memory.DeviceMemory = FakeMemory
     cuda_rank.serve(Connection(int(sys.argv[1])))
 
 

@@ -48,6 +48,26 @@ def test_launches_and_outputs() -> None:
 
 
 @pytest.mark.usefixtures("fake_gpus")
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [
+        ("01_ag_gemm", "mesh-pull"),
+        ("01_ag_gemm", "mesh-push"),
+        ("01_ag_gemm", "ring"),
+        ("02_gemm_rs", "mesh-push"),
+    ],
+)
+def test_the_host_copies_sets_flags_and_waits(name: str, algorithm: str) -> None:
+    program = example(name, **SIZES)
+    options = replace(OPTIONS, algorithm=algorithm, transport="copy-engine", chunk_bytes=640)
+    with dt.compile(program, target="cuda", options=options) as exe:
+        for seed in range(3):
+            inputs = random_inputs(exe, seed)
+            want = program.reference(inputs)["y"]
+            torch.testing.assert_close(run(exe, inputs)["y"], want, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.usefixtures("fake_gpus")
 def test_a_missing_notify_is_a_hang_with_a_report() -> None:
     program = example("01_ag_gemm", **SIZES)
     with dt.compile(program, target="cuda", options=OPTIONS) as exe:

@@ -13,6 +13,7 @@ from ditron.analysis.expand import expand
 from ditron.errors import OptionError
 from ditron.ir import device, shmem
 from ditron.passes.lower_to_shmem import COUNTERPARTS, TRANSPORTS, LowerToShmemPass, TransportName
+from ditron.pipelines import default_pipeline
 from ditron.plan.storage import plan_hash, to_bytes
 from ditron.plan.tables import Plan
 from tests.unit.lowered import PROGRAMS, ag_gemm, find, gemm_rs, lower, parse
@@ -95,7 +96,7 @@ def call() -> str:
     ("text", "transport", "lack"),
     [
         (put("add", "put"), "copy-engine", "signal add"),
-        (put("set", "end"), "copy-engine", "signal after end"),
+        (put("set", "put").replace("set 1", "set 2"), "copy-engine", "signal set 2"),
         (put("set", "fence"), "peer", "signal after fence"),
         (put("add", "quiet"), "peer", "signal after quiet"),
         (call(), "copy-engine", "access in place"),
@@ -107,7 +108,7 @@ def test_what_a_transport_lacks_is_refused_at_its_line(
     module = parse(text)
     with pytest.raises(OptionError) as caught:
         LowerToShmemPass(transport).apply(Context(), module)
-    assert caught.value.message == f"transport {transport} has no {lack}"
+    assert caught.value.message.startswith(f"transport {transport} has no {lack}: ")
     assert caught.value.where is not None
     name, line = caught.value.where.split(":")[:2]
     assert name == "test.mlir"
@@ -123,6 +124,22 @@ def test_signals_may_follow_anything(transport: TransportName, after: str):
     (signal,) = find(module, "shmem.signal")
     assert isinstance(signal, shmem.SignalOp)
     assert signal.after.data == after
+
+
+@pytest.mark.parametrize("after", ["end", "put", "fence", "quiet"])
+def test_flags_may_follow_anything_on_a_stream(after: str):
+    module = parse(put("set", after))
+    LowerToShmemPass("copy-engine").apply(Context(), module)
+    assert len(find(module, "shmem.signal")) == 1
+
+
+@pytest.mark.parametrize("algorithm", [None, "mesh-push", "mesh-pull", "ring"])
+def test_kernels_add_where_copy_engines_set(algorithm: str | None):
+    module = ag_gemm(3).ir
+    for step in default_pipeline(dt.Options(algorithm=algorithm), "h200", driven=True):
+        step.apply(Context(), module)
+    LowerToShmemPass("copy-engine").apply(Context(), module)
+    module.verify()
 
 
 def test_copies_kernels_and_hand_overs_stay():

@@ -7,13 +7,14 @@ from xdsl.dialects.builtin import ModuleOp
 from ditron.analysis.symbols import called_kernels
 from ditron.backends.base import Backend, Built
 from ditron.backends.cpu.emit import emit_kernels
+from ditron.passes.lower_to_shmem import TransportName
 from ditron.plan.tables import Plan
 from ditron.runtime.posix import CpuExecutor
 
 
-def _build(module: ModuleOp, plan: Plan, wait_bound_s: float) -> Built:
+def _build(module: ModuleOp, plan: Plan, _: TransportName, bound_s: float) -> Built:
     source = emit_kernels(called_kernels(module))
-    return Built(source, CpuExecutor(plan, source, wait_bound_s=wait_bound_s))
+    return Built(source, CpuExecutor(plan, source, wait_bound_s=bound_s))
 
 
-CPU = Backend("cpu", "cpu", "cpu", "posix", _build)
+CPU = Backend("cpu", "cpu", "cpu", ("posix",), _build)

@@ -9,17 +9,22 @@ from typing import NoReturn
 import torch
 from xdsl.dialects.builtin import ModuleOp
 
-from ditron.backends.base import Backend, Built
+from ditron.backends.base import Backend, Built, Executor
 from ditron.backends.triton.compile import compile_program
 from ditron.backends.triton.emit import emit_module
 from ditron.backends.triton.targets import TARGETS, target_named
 from ditron.errors import LaunchError
+from ditron.passes.lower_to_shmem import TRANSPORTS, TransportName
 from ditron.plan.tables import Plan
 from ditron.runtime.cuda import CudaExecutor
 from ditron.runtime.gpu_program import TritonProgram
 
 MACHINES = {"cuda": "h200", "hip": "mi300x8"}
 FAMILIES = {"cuda": "cuda", "hip": "rocm"}
+TRANSPORTS_OF: dict[str, tuple[TransportName, ...]] = {
+    "cuda": ("peer", "copy-engine"),
+    "hip": ("peer",),
+}
 
 
 class CrossExecutor:
@@ -69,17 +74,20 @@ class CrossExecutor:
         """Nothing to close."""
 
 
-def _build(arch: str, run: bool, module: ModuleOp, plan: Plan, wait_bound_s: float) -> Built:
-    program = emit_module(module, plan, target_named(arch))
+def _build(
+    arch: str, run: bool, module: ModuleOp, plan: Plan, transport: TransportName, bound_s: float
+) -> Built:
+    program = emit_module(module, plan, target_named(arch), TRANSPORTS[transport].driven)
+    executor: Executor = CrossExecutor(plan, program, arch)
     if run:
-        return Built(program.source, CudaExecutor(plan, program, wait_bound_s))
-    return Built(program.source, CrossExecutor(plan, program, arch))
+        executor = CudaExecutor(plan, program, bound_s)
+    return Built(program.source, executor, program.host)
 
 
 def _backend(name: str, arch: str, *, run: bool = False) -> Backend:
     vendor = TARGETS[arch].backend
     build = partial(_build, arch, run)
-    return Backend(name, FAMILIES[vendor], MACHINES[vendor], "peer", build)
+    return Backend(name, FAMILIES[vendor], MACHINES[vendor], TRANSPORTS_OF[vendor], build)
 
 
 # "cuda" runs here; a named architecture is compiled for.

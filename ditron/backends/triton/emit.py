@@ -28,6 +28,8 @@ in their order, one after another, and a stream runs its grids in program order.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
@@ -40,6 +42,7 @@ from ditron.backends.triton.signals import Module
 from ditron.backends.triton.targets import Target
 from ditron.errors import PlanError
 from ditron.ir import device
+from ditron.plan.launches import Launches, LaunchKind, plan_launches
 from ditron.plan.tables import Boundary, Ints, Plan
 from ditron.runtime.gpu_program import Launch, Site, TritonProgram
 
@@ -52,8 +55,16 @@ from {library} import {names}
 '''
 
 
-def emit_module(module: ModuleOp, plan: Plan, target: Target) -> TritonProgram:
+def emit_module(
+    module: ModuleOp, plan: Plan, target: Target, driven: Collection[str] = ()
+) -> TritonProgram:
     """Source and launches of a module whose plan is `plan`.
+
+    Args:
+        module: what runs.
+        plan: its plan.
+        target: what it is for.
+        driven: engines whose grids are no kernels, since the host carries them out itself.
 
     Raises:
         PlanError: something that Triton code cannot do yet.
@@ -68,7 +79,7 @@ def emit_module(module: ModuleOp, plan: Plan, target: Target) -> TritonProgram:
         plan=plan,
         target=target,
         outer=evaluate_program(program),
-        local=local_signals(plan),
+        local=local_signals(plan, driven),
         tables=tables,
         sites=sites,
         functions=Names(RESERVED),
@@ -77,12 +88,21 @@ def emit_module(module: ModuleOp, plan: Plan, target: Target) -> TritonProgram:
     texts: list[str] = []
     launches: list[Launch] = []
     for number, grid in enumerate(grids):
-        if not grid.dims or all(grid.dims):
+        if grid.engine.data not in driven and (not grid.dims or all(grid.dims)):
             text, launch = GridKernel(shared, grid, number).emit()
             texts.append(text)
             launches.append(launch)
     source = "\n\n".join([_header(plan, target, texts), *texts])
-    return TritonProgram(source, tuple(launches), tables, tuple(sites), target.name)
+    host = plan_launches(plan, driven)
+    sites += _stream_sites(plan, host)
+    return TritonProgram(source, tuple(launches), host, tables, tuple(sites), target.name)
+
+
+def _stream_sites(plan: Plan, host: Launches) -> list[Site]:
+    """The sites of waits that streams make, one for each op and array."""
+    rows = host.only(host.kind == LaunchKind.STREAM_WAIT)
+    pairs = np.unique(np.stack([rows.op, plan.slots.signals[rows.slot]]), axis=1).T
+    return [Site(int(op), plan.signals[int(row)], waits=True, scope="sys") for op, row in pairs]
 
 
 def _header(plan: Plan, target: Target, texts: list[str]) -> str:

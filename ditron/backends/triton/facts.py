@@ -7,6 +7,7 @@ the other case is left out.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,8 +113,10 @@ class GridFacts:
         return np.unique(self.plan.slots.count[notifies.slot[here]]).astype(np.int64)
 
 
-def local_signals(plan: Plan) -> list[bool]:
-    """For each array of signals, whether only the rank that owns a slot ever raises it."""
+def local_signals(plan: Plan, driven: Collection[str] = ()) -> list[bool]:
+    """For each array of signals, whether only kernels of the rank that owns a slot raise it."""
     local = plan.slots.rank[plan.notifies.slot] == plan.tasks.rank[plan.notifies.task]
+    kernels = np.array([op.engine not in driven for op in plan.ops], np.bool_)
+    local &= kernels[plan.tasks.op[plan.notifies.task]]
     array = plan.slots.signals[plan.notifies.slot]
     return [bool(local[array == number].all()) for number in range(len(plan.signals))]

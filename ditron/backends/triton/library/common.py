@@ -2,7 +2,8 @@
 
 A rank's control words (int32, in device memory) are: `EPOCH` launches done so far, modulo 2^32;
 `AGE` the same, but no more than a million, so that it never wraps; `STOP` not 0 once some wait has
-given up; `SPINS` polls after which one does; then the record of the first that did.
+given up; `SPINS` polls after which one does; `NEXT` one more than `EPOCH`, which copy engines set
+flags to; then the record of the first wait that gave up.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ EPOCH: tl.constexpr = tl.constexpr(0)
 AGE: tl.constexpr = tl.constexpr(1)
 STOP: tl.constexpr = tl.constexpr(2)
 SPINS: tl.constexpr = tl.constexpr(3)
+NEXT: tl.constexpr = tl.constexpr(4)
 # The record: 1 once it is taken, then site, task, seen, wanted.
 RECORD: tl.constexpr = tl.constexpr(8)
 CONTROL_WORDS = 64
@@ -57,5 +59,7 @@ def give_up(control, site, task, seen, want):
 @triton.jit
 def advance(control):
     """End a launch: the next one begins an epoch later. One program."""
-    tl.store(control + EPOCH, tl.load(control + EPOCH) + 1)
+    done = tl.load(control + EPOCH) + 1
+    tl.store(control + EPOCH, done)
+    tl.store(control + NEXT, done + 1)
     tl.store(control + AGE, tl.minimum(tl.load(control + AGE) + 1, OLDEST))

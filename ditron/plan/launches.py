@@ -1,0 +1,275 @@
+"""Launches: what a rank's host enqueues, on which stream, in which order.
+
+A row is one call of the host for one launch of the plan. Stream 0 is the one that computes; each
+copy lane has a stream of its own, and another one for its flags, so that the next copy follows at
+once; so have the buffers that are handed over at the start. Rows of one rank stand in program
+order, so whoever is waited for is enqueued before the one that waits, on any number of hardware
+queues. Streams fork from stream 0 at the start and join it at the end, so that launches of a rank
+never overlap.
+
+Kinds:
+
+* `kernel`: a grid, a program a lane;
+* `copy`: the box of one transfer, by a copy engine;
+* `flag`: a slot is set to the number of this launch, by a copy of four bytes;
+* `stream-wait`: the stream goes on once a slot has reached a value;
+* `event`: the stream goes on once all that stream `behind` was given is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields, replace
+from enum import IntEnum
+
+import numpy as np
+
+from ditron.plan.tables import DTYPE_BYTES, Bools, Ints, OpKind, Plan
+
+NONE = -1
+
+
+class LaunchKind(IntEnum):
+    """See the module's docstring."""
+
+    KERNEL = 0
+    COPY = 1
+    FLAG = 2
+    STREAM_WAIT = 3
+    EVENT = 4
+
+
+@dataclass(frozen=True)
+class Launches:
+    """One row a call [N], sorted by rank and then in the order of the host; -1 is nothing.
+
+    `op` is its row in `Plan.ops`, `task` the task of a transfer, flag or wait, `slot` what a flag
+    sets or a wait looks at, `value` and `lag` those of the wait, `behind` the stream an event waits
+    for, `programs` the size of a kernel's grid.
+    """
+
+    rank: Ints
+    stream: Ints
+    kind: Ints
+    op: Ints
+    task: Ints
+    slot: Ints
+    value: Ints
+    lag: Ints
+    behind: Ints
+    programs: Ints
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def only(self, keep: Bools) -> Launches:
+        """Some of the rows."""
+        return Launches(*(getattr(self, f.name)[keep] for f in fields(self)))
+
+    def of_rank(self, rank: int) -> Launches:
+        """The rows of one rank's host."""
+        return self.only(self.rank == rank)
+
+    def rows(self) -> Iterator[HostCall]:
+        """One record a row."""
+        columns = [getattr(self, f.name).tolist() for f in fields(self)]
+        for rank, stream, kind, *rest in zip(*columns, strict=True):
+            yield HostCall(rank, stream, LaunchKind(kind), *rest)
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """One row of `Launches`."""
+
+    rank: int
+    stream: int
+    kind: LaunchKind
+    op: int = NONE
+    task: int = NONE
+    slot: int = NONE
+    value: int = NONE
+    lag: int = NONE
+    behind: int = NONE
+    programs: int = NONE
+
+
+def plan_launches(plan: Plan, driven: Collection[str] = ()) -> Launches:
+    """The launches of a plan.
+
+    Args:
+        plan: what runs.
+        driven: engines whose tasks the host carries out itself, by copies, flags and waits. The
+            grids of all others are kernels; those that copy run on a stream beside the main one.
+    """
+    rows = [row for rank in range(plan.ranks) for row in _of_rank(plan, rank, driven)]
+    return _table(rows)
+
+
+def beside_still_peers(plan: Plan, launches: Launches, rank: int) -> Launches:
+    """One rank's launches among peers that compute nothing: their hosts do what reaches the rank.
+
+    Their copies to the rank and their flags there are enqueued by the rank's own host, on streams
+    of their own; what their kernels would do is taken for done. So one GPU stands for a rank of a
+    larger machine, with peers behind a link of its own.
+    """
+    mine = list(launches.of_rank(rank).rows())
+    forks, joins = [row for row in mine if row.behind == 0], [row for row in mine if _joins(row)]
+    streams = max(row.stream for row in mine) + 1
+    others = list(launches.only(launches.rank != rank).rows())
+    used = dict.fromkeys((r.rank, r.stream) for r in others if _reaches(plan, r, rank))
+    numbers = {place: streams + number for number, place in enumerate(used)}
+    sent = [
+        HostCall(rank, numbers[r.rank, r.stream], r.kind, r.op, r.task, r.slot, behind=behind)
+        for r in others
+        if (behind := numbers.get((r.rank, r.behind), NONE)) >= 0 or _reaches(plan, r, rank)
+        if (r.rank, r.stream) in numbers
+    ]
+    forks += [HostCall(rank, side, LaunchKind.EVENT, behind=0) for side in numbers.values()]
+    joins += [HostCall(rank, 0, LaunchKind.EVENT, behind=side) for side in numbers.values()]
+    inner = [row for row in mine if row.behind != 0 and not _joins(row)]
+    return _table([*forks, *sent, *inner, *joins])
+
+
+def _joins(row: HostCall) -> bool:
+    return row.kind is LaunchKind.EVENT and row.stream == 0
+
+
+def _reaches(plan: Plan, row: HostCall, rank: int) -> bool:
+    """Whether a launch of a peer's host changes memory of the rank."""
+    if row.kind is LaunchKind.FLAG:
+        return int(plan.slots.rank[row.slot]) == rank
+    if row.kind is LaunchKind.COPY:
+        return int(plan.accesses.rank[plan.accesses_of(row.task)[-1]]) == rank
+    return False
+
+
+def _of_rank(plan: Plan, rank: int, driven: Collection[str]) -> Iterator[HostCall]:
+    inner = [row for op in range(len(plan.ops)) for row in _of_op(plan, rank, op, driven)]
+    sides = sorted({row.stream for row in inner} - {0})
+    yield from (HostCall(rank, side, LaunchKind.EVENT, behind=0) for side in sides)
+    yield from inner
+    yield from (HostCall(rank, 0, LaunchKind.EVENT, behind=side) for side in sides)
+
+
+def _of_op(plan: Plan, rank: int, op: int, driven: Collection[str]) -> Iterator[HostCall]:
+    tasks = np.flatnonzero((plan.tasks.op == op) & (plan.tasks.rank == rank))
+    if not len(tasks):
+        return
+    engine, lane = plan.ops[op].engine, plan.lanes.index[plan.tasks.lane[tasks]]
+    if engine not in driven:
+        every = plan.lanes.index[plan.tasks.lane[plan.tasks.op == op]]
+        stream = 1 if engine == "copy" else 0
+        programs = int(every.max()) + 1
+        yield HostCall(rank, stream, LaunchKind.KERNEL, op, programs=programs)
+        return
+    # Lanes take turns, so that each has its first transfer early.
+    for at in np.lexsort((lane, plan.tasks.seq[tasks])):
+        yield from _of_task(plan, rank, int(tasks[at]))
+
+
+def _streams(plan: Plan, op: int, lane: int) -> tuple[int, int]:
+    """Of a task that the host carries out, and of its flags: no kernel stands behind either."""
+    if plan.ops[op].kind is OpKind.RELEASE:  # what it waits for comes when the kernels are done
+        return 0, 0
+    copies = np.array([engine == "copy" for engine in plan.lanes.engine], np.bool_)
+    many = int(plan.lanes.index[copies].max(initial=-1)) + 1
+    if plan.ops[op].kind is OpKind.ACQUIRE:
+        return 1 + many, 1 + many
+    return 1 + lane, 2 + many + lane
+
+
+def _of_task(plan: Plan, rank: int, task: int) -> Iterator[HostCall]:
+    op = int(plan.tasks.op[task])
+    stream, flags = _streams(plan, op, int(plan.lanes.index[plan.tasks.lane[task]]))
+    waits = plan.waits
+    for row in plan.waits_of(task):
+        slot, value, lag = (int(column[row]) for column in (waits.slot, waits.value, waits.lag))
+        yield HostCall(rank, stream, LaunchKind.STREAM_WAIT, op, task, slot, value, lag)
+    moves = plan.ops[op].kind in (OpKind.PUT, OpKind.GET, OpKind.COPY)
+    if moves and not plan.accesses.empty[plan.accesses_of(task)].any():
+        yield HostCall(rank, stream, LaunchKind.COPY, op, task)
+    notifies = plan.notifies_of(task)
+    if len(notifies) and flags != stream:
+        yield HostCall(rank, flags, LaunchKind.EVENT, op, task, behind=stream)
+    for row in notifies:
+        yield HostCall(rank, flags, LaunchKind.FLAG, op, task, int(plan.notifies.slot[row]))
+
+
+def _table(rows: list[HostCall]) -> Launches:
+    columns = [[getattr(row, f.name) for row in rows] for f in fields(Launches)]
+    return Launches(*(np.array(column, np.int32) for column in columns))
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Lines of a box, in bytes: `height` lines of `width`, one line every `pitch`.
+
+    `source` and `target` are where the first one begins in the buffers' memory at their ranks.
+    """
+
+    source: int
+    target: int
+    width: int
+    height: int
+    source_pitch: int
+    target_pitch: int
+
+
+def strips(plan: Plan, task: int) -> list[Strip]:
+    """What a transfer copies, as few pieces of at most two dimensions; offsets within buffers."""
+    source, target = plan.accesses_of(task)
+    one, other = _Side.of(plan, source), _Side.of(plan, target)
+    width, lines = one.element, list[_Line]()
+    for line in reversed([*map(_Line, one.sizes, one.strides, other.strides)]):
+        if line.count == 1:
+            continue
+        if not lines and line.source == line.target == width:
+            width *= line.count
+        elif lines and line.goes_on(lines[-1]):
+            lines[-1] = replace(lines[-1], count=lines[-1].count * line.count)
+        else:
+            lines.append(line)
+    inner = lines[0] if lines else _Line(1, width, width)
+    starts = [(one.start, other.start)]
+    for line in lines[1:]:
+        starts = [
+            (s + i * line.source, t + i * line.target) for i in range(line.count) for s, t in starts
+        ]
+    return [Strip(s, t, width, inner.count, inner.source, inner.target) for s, t in starts]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """`count` equal pieces, with the bytes from one to the next at either end."""
+
+    count: int
+    source: int
+    target: int
+
+    def goes_on(self, inner: _Line) -> bool:
+        """Whether this goes on where the inner one ends, at both ends."""
+        ends = (inner.count * inner.source, inner.count * inner.target)
+        return (self.source, self.target) == ends
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One end of a transfer: where its box begins, and strides of its dimensions, in bytes."""
+
+    start: int
+    element: int
+    sizes: list[int]
+    strides: list[int]
+
+    @staticmethod
+    def of(plan: Plan, access: int) -> _Side:
+        buffer = plan.buffers[int(plan.accesses.buffer[access])]
+        dims = len(buffer.capacity)
+        lo = plan.accesses.lo[access, :dims].tolist()
+        hi = plan.accesses.hi[access, :dims].tolist()
+        element = DTYPE_BYTES[buffer.dtype]
+        strides = [
+            element * int(np.prod(buffer.capacity[d + 1 :], dtype=np.int64)) for d in range(dims)
+        ]
+        start = sum(at * stride for at, stride in zip(lo, strides, strict=True))
+        return _Side(start, element, [b - a for a, b in zip(lo, hi, strict=True)], strides)

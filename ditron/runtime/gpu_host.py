@@ -1,0 +1,157 @@
+"""One rank's host program: the launches of the plan, bound to addresses, ready to be enqueued."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import torch
+
+from ditron.plan.launches import HostCall, Launches, LaunchKind, strips
+from ditron.plan.tables import Plan
+from ditron.runtime.gpu_layout import NEXT_WORD
+from ditron.runtime.gpu_memory import RankMemory
+
+FLAG_BYTES = 4
+
+# What a call does with the number of its stream.
+Enqueue = Callable[[int], object]
+
+
+class Calls(Protocol):
+    """What a host can put on a stream besides kernels; addresses and streams are the driver's."""
+
+    def copy(self, target: int, source: int, size_bytes: int, stream: int) -> None:
+        """Copy bytes."""
+        ...
+
+    def copy_lines(
+        self,
+        target: int,
+        target_pitch: int,
+        source: int,
+        source_pitch: int,
+        width: int,
+        height: int,
+        stream: int,
+    ) -> None:
+        """Copy lines of a box."""
+        ...
+
+    def wait(self, word: int, value: int, stream: int) -> None:
+        """Hold the stream until a word has reached a value."""
+        ...
+
+
+@dataclass(frozen=True)
+class StreamWait:
+    """A wait of a stream: the word's address, and what it has to reach in which launch."""
+
+    row: HostCall
+    word: int
+    count: int
+
+    def wanted(self, done: int) -> int | None:
+        """The value in the launch after `done` others, modulo 2^32; None if nothing is awaited."""
+        row = self.row
+        return None if done < row.lag else (done - row.lag) * self.count + row.value
+
+
+# The kernel form of a stream's wait.
+WaitKernel = Callable[[StreamWait], object]
+
+
+class HostProgram:
+    """Enqueues a rank's launches.
+
+    Args:
+        plan: what runs.
+        launches: the rows of this rank.
+        memory: the rank's memory.
+        kernels: what launches each kernel op on the current stream.
+        calls: the driver.
+        wait_kernel: launches a wait as a kernel on the current stream.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        launches: Launches,
+        memory: RankMemory,
+        kernels: Mapping[int, Callable[[], object]],
+        calls: Calls,
+        wait_kernel: WaitKernel,
+    ) -> None:
+        self.plan, self.memory, self.calls = plan, memory, calls
+        self.kernels, self.wait_kernel = kernels, wait_kernel
+        self.rows = list(launches.rows())
+        self.sides = [
+            torch.cuda.Stream(priority=-1) for _ in range(max(r.stream for r in self.rows))
+        ]
+        self.waits = {
+            at: StreamWait(row, memory.slot_address(row.slot), int(plan.slots.count[row.slot]))
+            for at, row in enumerate(self.rows)
+            if row.kind is LaunchKind.STREAM_WAIT
+        }
+        self.bound = [self._bind(row) for row in self.rows]
+
+    def enqueue(self, main: torch.cuda.Stream, done: int | None) -> None:
+        """Put one launch on the streams, behind what the main one has been given.
+
+        Args:
+            main: the stream that computes.
+            done: launches before this one, where the host knows: then streams wait by the driver,
+                which takes no SM; else (a captured launch) kernels wait.
+        """
+        streams = [main, *self.sides]
+        for at, (row, bound) in enumerate(zip(self.rows, self.bound, strict=True)):
+            stream = streams[row.stream]
+            match row.kind:
+                case LaunchKind.EVENT:
+                    stream.wait_stream(streams[row.behind])
+                case LaunchKind.KERNEL:
+                    with torch.cuda.stream(stream):
+                        self.kernels[row.op]()
+                case LaunchKind.STREAM_WAIT:
+                    self._wait(self.waits[at], stream, done)
+                case _:
+                    for one in bound:
+                        one(stream.cuda_stream)
+
+    def _wait(self, wait: StreamWait, stream: torch.cuda.Stream, done: int | None) -> None:
+        if done is None:
+            with torch.cuda.stream(stream):
+                self.wait_kernel(wait)
+        elif (wanted := wait.wanted(done)) is not None:
+            self.calls.wait(wait.word, wanted, stream.cuda_stream)
+
+    def _bind(self, row: HostCall) -> Sequence[Enqueue]:
+        match row.kind:
+            case LaunchKind.FLAG:
+                source = self.memory.control_address(NEXT_WORD)
+                return [
+                    partial(self.calls.copy, self.memory.slot_address(row.slot), source, FLAG_BYTES)
+                ]
+            case LaunchKind.COPY:
+                return [*self._copies(row.task)]
+            case _:
+                return []
+
+    def _copies(self, task: int) -> list[Enqueue]:
+        source, target = (self.memory.access_address(a) for a in self.plan.accesses_of(task))
+        return [
+            partial(self.calls.copy, target + s.target, source + s.source, s.width)
+            if s.height == 1
+            else partial(
+                self.calls.copy_lines,
+                target + s.target,
+                s.target_pitch,
+                source + s.source,
+                s.source_pitch,
+                s.width,
+                s.height,
+            )
+            for s in strips(self.plan, task)
+        ]
