@@ -150,11 +150,11 @@ def _shared(plan: Plan, event: Longs, waiter: Longs, together: Longs) -> tuple[L
     """The rows, and those by which tasks that start together wait for each other's transfers."""
     moves = np.array([op.engine == "copy" for op in plan.ops], np.bool_)
     some = moves[plan.tasks.op[event]] & (together[waiter] >= 0)
-    pairs = np.unique(np.stack([event[some], together[waiter[some]]]), axis=1)
+    pairs: Longs = np.unique(np.stack([event[some], together[waiter[some]]]), axis=1)
     members = np.argsort(together, kind="stable")
-    ordered: Longs = together[members]
-    start = longs(ordered.searchsorted(pairs[1]))
-    many = longs(ordered.searchsorted(pairs[1], "right")) - start
+    ordered, wanted = together[members], longs(pairs[1])
+    start = np.searchsorted(ordered, wanted).astype(np.int64)
+    many = np.searchsorted(ordered, wanted, side="right").astype(np.int64) - start
     others = members[spans(start, many)]
     rows = np.stack([np.append(event, np.repeat(pairs[0], many)), np.append(waiter, others)])
     return tuple(np.unique(rows, axis=1))

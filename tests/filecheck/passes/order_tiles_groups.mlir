@@ -4,7 +4,7 @@
 // Tiles of two rows run side by side, column by column, and start together: with the second one's
 // chunk, which alone is signalled. Tiles are dealt to lanes in the order in which they run.
 // CHECK: device.grid @bring engine copy in (%[[C:.*]] = 4) {
-// CHECK: device.notify %tiles_ready[%[[C]] floordiv 2] at %{{.*}} set 1 after end when %[[C]] ne 0 and %[[C]] ne 2
+// CHECK: device.notify %tiles_ready[%[[C]] floordiv 2] at 0 set 1 after end when %[[C]] ne 0 and %[[C]] ne 2
 // CHECK: device.grid @tiles engine sm in (%[[M:.*]] = 4, %[[N:.*]] = 3) {
 // CHECK: device.schedule lane[{{.*}} mod 3] order[%[[M]] floordiv 2, %[[N]], %[[M]] mod 2]
 // CHECK: device.wait %tiles_ready[%[[M]] floordiv 2, 1] ge 1
