@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 
 from ditron.analysis.expand import expand
 from ditron.analysis.report import prove
+from ditron.analysis.residency import check_residency
 from ditron.analysis.symbols import (
     find_task_program,
     kernels,
@@ -82,6 +83,8 @@ def compile(  # noqa: A001 - the public name, as torch has it
         _run_passes(module, passes)
         plan = expand(module)
         report = prove(plan, kernels(module), find_task_program(module))
+        if not described.cores:  # the lanes of a CPU rank take turns
+            check_residency(plan, described.workers, copies=transport != "copy-engine")
         lowering = transport_pipeline(transport)
         _run_passes(module, lowering)
     built = backend.build(module, plan, transport, options.wait_bound_s)

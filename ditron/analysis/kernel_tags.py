@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 
 from ditron.analysis.kernel_dims import tile_dims
-from ditron.analysis.ring import BINARY, Tags, constant, dot, function
+from ditron.analysis.ring import BINARY, Tags, cast, constant, dot, function
 from ditron.ir import core
+from ditron.ir.attrs import dtype_name
 
 Load = Callable[[int], Tags]
 Store = Callable[[int, Tags], None]
@@ -31,7 +32,10 @@ def run_kernel(kernel: core.FuncOp, load: Load, store: Store) -> None:
                 transpose = op.transpose_b is not None
                 tiles[op.result] = dot(tiles[op.lhs], tiles[op.rhs], transpose_b=transpose)
             case core.CastOp():
-                tiles[op.result] = tiles[op.operand]
+                names = (
+                    dtype_name(core.tile_type(t).element_type) for t in (op.operand, op.result)
+                )
+                tiles[op.result] = cast(tiles[op.operand], *names)
             case core.ConstantOp():
                 tiles[op.result] = constant(op.number).reshape((1,) * len(tile_dims(op.result)))
             case core.ExpandDimsOp():

@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from ditron.analysis.cells import Cuts
 from ditron.analysis.kernel_dims import dim_class
 from ditron.analysis.kernel_tags import run_kernel
-from ditron.analysis.ring import BINARY, Tags, dot, function, input_tags
+from ditron.analysis.ring import BINARY, Tags, cast, dot, function, input_tags
 from ditron.ir import task
 from ditron.plan.placement import Mesh, Partial, Shard, shard_extent, shard_size
 from ditron.plan.spec import TensorSpec
@@ -138,7 +138,10 @@ def program_tags(axes: ProgramAxes, cuts: Cuts) -> dict[SSAValue, Tags]:
                 tags[op.result] = function(op.function())(tags[op.operand])
             case task.BroadcastOp() | task.ShiftOp():
                 tags[op.result] = _moved_tags(axes, cuts, op, tags[op.operand])
-            case task.CastOp() | task.CollectiveOp() | task.ShardOp():
+            case task.CastOp():
+                names = (task.spec_of(value).dtype for value in (op.operand, op.result))
+                tags[op.result] = cast(tags[op.operand], *names)
+            case task.CollectiveOp() | task.ShardOp():
                 tags[op.result] = tags[op.operand]
             case _:
                 assert isinstance(op, task.OutputOp), op.name

@@ -3,7 +3,7 @@
 Each cell of an input gets a tag that looks random; sums, products and matrix products are the
 ring's own, so that any order of summation and any split gives the same tag; other functions hash
 their operand. Two expressions that differ get equal tags with a probability of about 2^-64 times
-their degree. Casts and copies keep tags: rounding is outside of what tags can tell.
+their degree. Copies keep tags, and so do casts that only round: that is outside of what tags tell.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
+
+from ditron.plan.dtypes import DTYPES, Kind
 
 Tags = npt.NDArray[np.uint64]
 
@@ -58,6 +60,14 @@ def function(name: str) -> Callable[[Tags], Tags]:
     """A function of one operand about which nothing is known but its name."""
     salt = word(name)
     return lambda x: mix(x ^ salt)
+
+
+def cast(tags: Tags, source: str, target: str) -> Tags:
+    """From one dtype to another, by name: what only rounds keeps tags, what cuts off does not."""
+    old, new = DTYPES[source].kind, DTYPES[target].kind
+    if new in (old, Kind.FLOAT) or old is Kind.BOOL:
+        return tags
+    return function(f"cast to {new}")(tags)
 
 
 def dot(a: Tags, b: Tags, *, transpose_b: bool = False) -> Tags:

@@ -345,3 +345,16 @@ def test_what_cannot_be_compared_is_a_plan_error():
         wide.buffer(name, (N, 5), role=role)
     with pytest.raises(PlanError, match=r"sizes \[\[4, 5\]\] on the ranks"):
         check_delivery(wide.plan(), kernels(DOT), program)
+
+
+@pytest.mark.parametrize("between", ["i32", "bool"])
+def test_a_cast_that_cuts_off_is_not_one_that_rounds(between: str):
+    with dt.Program("cut", dt.Mesh(tp=1)) as p:
+        a = p.input("a", (N, N), dt.f32, dt.Replicate())
+        p.output("y", dt.cast(dt.cast(a, {"i32": dt.i32, "bool": dt.bool}[between]), dt.f32))
+    whole = f"!core.tile<4x4x{between if between == 'i32' else 'i1'}>"
+    there, back = f"core.cast %a : TILE -> {whole}", f"core.cast %b : {whole} -> TILE"
+    plan, body = one_tile("a", name="cut"), f"%b = {there}\n%c = {back}"
+    check_delivery(plan.plan(), kernels(kernel("cut", body, args="a")), program_op(p))
+    rounds = body.replace(whole, "!core.tile<4x4xf16>")
+    assert "but holds" in refused(plan, [kernel("cut", rounds, args="a")], p)
