@@ -48,7 +48,7 @@ def check_hand_overs(program: DeviceProgram) -> None:
     ops = [op for _, op in program.grids]
     seen = {v.buffer for op in ops for v in op.views if v.at is not None}
     for buffer in program.buffers:
-        if buffer.role is Role.SCRATCH or buffer.ssa not in seen:
+        if buffer.role not in (Role.INPUT, Role.OUTPUT) or buffer.ssa not in seen:
             continue
         for verb, kind in (("acquire", device.AcquireOp), ("release", device.ReleaseOp)):
             bodies = (op.body_op for op in ops)
