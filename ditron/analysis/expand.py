@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -21,6 +22,7 @@ from ditron.ir import core, device, shmem
 from ditron.ir.index import ExprsAttr
 from ditron.ir.locations import op_location
 from ditron.plan.expr import Values, evaluate
+from ditron.plan.limits import MAX_TASKS
 from ditron.plan.tables import (
     DTYPE_BYTES,
     Accesses,
@@ -96,6 +98,12 @@ class Grid:
 def evaluate_grid(op: device.GridOp, ranks: int, outer: Mapping[SSAValue, Values]) -> Grid:
     """Evaluate a grid's index arithmetic on open grids over (rank, coordinates)."""
     shape = (ranks, *op.dims)
+    if prod(shape) > MAX_TASKS:
+        message = (
+            f"grid @{op.sym_name.data} has {prod(shape)} tasks, a plan holds at most {MAX_TASKS};"
+            f" larger tiles or chunks make fewer"
+        )
+        raise PlanError(message, op_location(op))
     ones = (1,) * len(op.dims)
     values = {v: a.reshape(-1, *ones) if a.ndim else a for v, a in outer.items()}
     for i, arg in enumerate(op.body.block.args):
@@ -223,6 +231,8 @@ class _Expansion:
         self.signal_names.append(op.signals_name.data)
         self.slot_base.append(sum(self.slot_sizes) * self.ranks)
         self.slot_sizes.append(op.result.type.size.data)
+        if sum(self.slot_sizes) * self.ranks > MAX_TASKS:
+            raise PlanError(f"a plan has at most {MAX_TASKS} signal slots on all ranks")
 
     def _grid(self, op: device.GridOp) -> None:
         grid = evaluate_grid(op, self.ranks, self.outer)

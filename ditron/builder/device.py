@@ -15,6 +15,7 @@ should hold.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -31,6 +32,7 @@ from ditron.ir import core, device
 from ditron.ir.dominance import check_dominance
 from ditron.plan.callsite import user_line
 from ditron.plan.expr import as_expr, binary
+from ditron.plan.limits import MAX_TASKS
 from ditron.plan.placement import Mesh
 
 if TYPE_CHECKING:
@@ -88,6 +90,8 @@ class DeviceProgram(Declarations):
                     f" {sizes}"
                 )
                 raise ProgramError(message)
+            if prod(sizes.values()) * self.mesh.ranks > MAX_TASKS:
+                raise ProgramError(f"grid {name} has over {MAX_TASKS} tasks on all ranks: {sizes}")
             self.take(as_name(name, "a grid"), [g.name for g, _ in self.grids], "grid")
             return Grid(self, name, engine, sizes, queue=queue)
 

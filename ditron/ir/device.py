@@ -111,6 +111,7 @@ from ditron.ir.index import ExprsAttr, Index, Indices, check_indices, leaves, nu
 from ditron.ir.keyword import Keyword, check_keyword
 from ditron.plan.collectives import ALGORITHMS
 from ditron.plan.expr import Expr
+from ditron.plan.limits import MAX_RANKS
 from ditron.plan.tables import Role
 
 ENGINES = ("sm", "copy", "host")
@@ -172,6 +173,8 @@ class ProgramOp(IRDLOperation):
     def verify_(self) -> None:
         if self.n < 1:
             raise VerifyException(f"a program runs on at least one rank, got {self.n}")
+        if self.n > MAX_RANKS:
+            raise VerifyException(f"a program runs on at most {MAX_RANKS} ranks, got {self.n}")
         for op in self.body.block.ops:
             if not isinstance(op, PROGRAM_OPS):
                 raise VerifyException(f"{op.name} cannot stand in a device.program")

@@ -7,6 +7,7 @@ are bases of both dialects, so that everything that reads a program reads either
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -51,6 +52,7 @@ from ditron.ir.index import ExprsAttr, Index, Indices, check_indices, leaves, nu
 from ditron.ir.keyword import Keyword, check_keyword
 from ditron.plan import tables
 from ditron.plan.expr import Expr
+from ditron.plan.limits import MAX_ELEMENTS
 from ditron.plan.tables import Memory
 
 
@@ -93,6 +95,8 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
     def verify(self) -> None:
         if not self.dims or any(d < 1 for d in self.dims):
             raise VerifyException(f"a buffer's capacity is positive, got {self.dims}")
+        if prod(self.dims) > MAX_ELEMENTS:
+            raise VerifyException(f"a buffer has at most 2^48 elements, got {self.dims}")
         dtype_name(self.element_type)
         if self.memory.data not in tuple(Memory):
             raise VerifyException(f"memory is symmetric or local, got {self.memory.data}")

@@ -40,6 +40,7 @@ from ditron.plan.expr import (
     remap,
     to_text,
 )
+from ditron.plan.limits import MAX_ELEMENTS
 
 INDEX = IndexType()
 _ARGUMENT = re.compile(r"d[0-9]+")
@@ -171,6 +172,8 @@ def _parse_operand(parser: AttrParser, atom: Callable[[], Expr | None]) -> Expr:
         return inner
     number_ = parser.parse_optional_integer(allow_boolean=False)
     if number_ is not None:
+        if abs(number_) > MAX_ELEMENTS:
+            parser.raise_error("an integer of an index expression is at most 2^48")
         return Const(number_)
     found = atom()
     if found is None:

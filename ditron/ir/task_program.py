@@ -34,7 +34,7 @@ from ditron.ir.attrs import ChoiceAttr, MeshAttr, TensorType
 from ditron.plan.dtypes import Kind
 from ditron.plan.placement import Mesh, Replicate, Scope
 from ditron.plan.placement_rules import Rule
-from ditron.plan.spec import TensorSpec
+from ditron.plan.spec import TensorSpec, check_size
 
 
 @irdl_op_definition
@@ -335,6 +335,7 @@ def build(
     **props: Attribute | None,
 ) -> None:
     """Make an op whose result is of a spec; what `__init__` of a compute op comes down to."""
+    check_size(spec, f"the result of {op.name.partition('.')[2]}")
     op_name = common.get("op_name")
     named = StringAttr(op_name) if op_name else None
     IRDLOperation.__init__(

@@ -34,6 +34,7 @@ from xdsl.passes import ModulePass
 
 from ditron.analysis.symbols import task_program
 from ditron.errors import OptionError
+from ditron.ir import task
 from ditron.passes.choices import Chooser
 from ditron.passes.play_choices import play_choices
 from ditron.plan.machine import load_machine
@@ -85,7 +86,10 @@ class ChooseAlgorithmsPass(ModulePass):
         if not self.in_place:
             capabilities = replace(machine.capabilities, peer_pointers=False)
             machine = replace(machine, capabilities=capabilities)
-        chooser = Chooser(task_program(op), machine, options)
+        program = task_program(op)
+        ops = [one for one in program.body.block.ops if isinstance(one, task.ComputeOp)]
+        options.check_patterns([one.label() for one in ops])
+        chooser = Chooser(program, machine, options)
         chooser.run()
         if self.play:
             play_choices(op, chooser, machine, self.machine)

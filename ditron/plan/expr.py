@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ditron.errors import PlanError
+from ditron.plan.limits import MAX_ELEMENTS
 
 Values = npt.NDArray[np.int64]
 
@@ -160,9 +161,15 @@ def clip(value: Expr | int, low: int, high: int) -> Expr:
 
 
 def evaluate(expr: Expr, args: Sequence[Values]) -> Values:
-    """The value of `expr`, elementwise with numpy broadcasting."""
+    """The value of `expr`, elementwise with numpy broadcasting.
+
+    Raises:
+        PlanError: a division by zero, or a number that is too large.
+    """
     match expr:
         case Const(value):
+            if abs(value) > MAX_ELEMENTS:
+                raise PlanError(f"an index expression has {value}, beyond 2^48")
             return np.asarray(value, dtype=np.int64)
         case Arg(index):
             return args[index]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import get_type_hints
@@ -92,6 +92,13 @@ class Options(OpOptions):
             for f in fields(OpOptions)
         }
         return OpOptions(**merged)
+
+    def check_patterns(self, names: Collection[str]) -> None:
+        """Raise an OptionError for a pattern of `per_op` that is the name of no op."""
+        for pattern in self.per_op:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                known = ", ".join(dict.fromkeys(names)) or "none"
+                raise OptionError(f"per_op[{pattern!r}] is the name of no op; there are {known}")
 
 
 def check_types(options: OpOptions) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from ditron.errors import MeshError, PlacementError
 from ditron.plan.callsite import user_line
+from ditron.plan.limits import MAX_RANKS
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,12 @@ class Mesh:
             if type(size) is not int or size < 1:
                 message = f"mesh axis {axis!r} needs a size of at least 1, got {size!r}"
                 raise MeshError(message, user_line())
+            if not (axis.isascii() and axis.isidentifier()):
+                message = f"a mesh axis is named by letters, digits and '_', got {axis!r}"
+                raise MeshError(message, user_line())
+        if prod(axes.values()) > MAX_RANKS:
+            message = f"a mesh has at most {MAX_RANKS} ranks, got {prod(axes.values())}"
+            raise MeshError(message, user_line())
         object.__setattr__(self, "axes", tuple(axes))
         object.__setattr__(self, "sizes", tuple(axes.values()))
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from ditron.errors import DTypeError, PlacementError, ShapeError
 from ditron.plan.dtypes import DTYPES, Kind
+from ditron.plan.limits import MAX_ELEMENTS
 from ditron.plan.placement import Partial, Placements, Scope, Shard, show
 from ditron.plan.placement_rules import apply_rule
 from ditron.plan.placement_table import cast_rule, matmul_rule, pointwise_rule
@@ -40,6 +42,13 @@ class TensorSpec:
         return DTYPES[self.dtype].kind
 
 
+def check_size(spec: TensorSpec, name: str) -> None:
+    """Raise a ShapeError for more elements than index arithmetic can number."""
+    if prod(max(size, 1) for size in spec.shape) > MAX_ELEMENTS:
+        message = f"{name} of shape {show_shape(spec.shape)} has more than 2^48 elements"
+        raise ShapeError(message)
+
+
 def show_shape(shape: Sequence[int]) -> str:
     """`512x256`."""
     return "x".join(map(str, shape))
@@ -49,7 +58,7 @@ def check_spec(spec: TensorSpec, axes: int, name: str = "tensor") -> None:
     """A tensor must be one that can exist on a mesh of that many axes.
 
     Raises:
-        ShapeError: a negative size, or no dimension at all.
+        ShapeError: a negative size, no dimension at all, or too many elements.
         PlacementError: too many or few placements, or a dimension that the shape lacks.
         DTypeError: partial sums of a dtype that has no sum.
     """
@@ -59,6 +68,7 @@ def check_spec(spec: TensorSpec, axes: int, name: str = "tensor") -> None:
     if any(size < 0 for size in spec.shape):
         message = f"{name} has a negative size in shape {spec.shape}"
         raise ShapeError(message)
+    check_size(spec, name)
     if len(spec.placements) != axes:
         message = f"{name} needs one placement per mesh axis: {axes}, got {len(spec.placements)}"
         raise PlacementError(message)

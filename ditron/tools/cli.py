@@ -65,10 +65,9 @@ def _guard(body: Callable[[], int]) -> int:
         return 130
     except (ParseError, DiagnosticException) as error:
         return _fail(1, describe_fault(error))
-    except (OptionError, MachineError) as error:
-        return _fail(2, f"ditron: error: {error}")
     except DitronError as error:
-        return _fail(1, f"{error.where or 'ditron'}: error: {error.message}")
+        usage = isinstance(error, OptionError | MachineError)
+        return _fail(2 if usage else 1, f"{error.where or 'ditron'}: error: {error.message}")
 
 
 def _fail(code: int, message: str) -> int:

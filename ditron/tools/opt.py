@@ -165,10 +165,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ParseError, DiagnosticException) as error:
         name = tool.get_input_name() if tool else "<text>"
         return _fail(1, describe_fault(error, name))
-    except (OptionError, InputError) as error:
-        return _fail(2, f"ditron-opt: error: {error}")
     except DitronError as error:
-        return _fail(1, f"{error.where or 'ditron-opt'}: error: {error.message}")
+        usage = isinstance(error, OptionError | InputError)
+        return _fail(2 if usage else 1, f"{error.where or 'ditron-opt'}: error: {error.message}")
     finally:
         Attribute.__post_init__ = stock_post_init
     return 0

@@ -30,6 +30,7 @@ from ditron.errors import (
     MeshError,
     OptionError,
     PlacementError,
+    PlanError,
     ProgramError,
     ShapeError,
 )
@@ -94,6 +95,20 @@ COMPILE: dict[str, tuple[Expected, Callable[[], object]]] = {
         (MachineError, "cannot read machine file /none.yaml: No such file"),
         lambda: dt.compile(good(), machine="/none.yaml"),
     ),
+    "per_op": (
+        (OptionError, r"per_op\['dwon'\] is the name of no op; there are all_gather, up"),
+        lambda: compiled(
+            per_op={"up": dt.OpOptions(tile=(2, 2)), "dwon": dt.OpOptions(tile=(2, 2))}
+        ),
+    ),
+    "more tasks than a plan holds": (
+        (PlanError, "grid @matmul has .* tasks, a plan holds at most .*larger tiles"),
+        lambda: dt.compile(_gathered(1 << 40)),
+    ),
+    "a tensor beyond all memory": (
+        (ShapeError, "of shape 1099511627776x4096 has more than 2.48 elements"),
+        lambda: _gathered(1 << 40, 1 << 12),
+    ),
     "too many ranks": (
         (OptionError, r"Mesh\(tp=300\) has 300 ranks, machine cpu at most 256"),
         lambda: dt.compile(good(300)),
@@ -107,6 +122,13 @@ COMPILE: dict[str, tuple[Expected, Callable[[], object]]] = {
         lambda: dt.compile(_gathered_output(), options=dt.Options(algorithm="mesh-in-place")),
     ),
 }
+
+
+def _gathered(m: int, k: int = 4) -> dt.Program:
+    with dt.Program("p", dt.Mesh(tp=2)) as p:
+        x = dt.all_gather(p.input("x", (m, k), dt.f32, S0), dim=0)
+        p.output("y", dt.matmul(x, p.input("w", (k, 4), dt.f32, R)))
+    return p
 
 
 def _gathered_output() -> dt.Program:
