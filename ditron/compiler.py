@@ -72,10 +72,10 @@ def compile(  # noqa: A001 - the public name, as torch has it
     mesh = task_program(source).mesh if isinstance(program, ModuleOp) else program.mesh
     _check_machine(mesh, backend, described)
     transport = _transport(target, backend, options)
+    driven = "copy" in TRANSPORTS[transport].driven
     if isinstance(program, DeviceProgram):
         passes = device_pipeline(options)
     else:
-        driven = "copy" in TRANSPORTS[transport].driven
         lanes = _with_lanes(options, described, mesh.ranks, driven=driven)
         passes = default_pipeline(lanes, machine, driven=driven)
     module = source.clone()
@@ -84,7 +84,7 @@ def compile(  # noqa: A001 - the public name, as torch has it
         plan = expand(module)
         report = prove(plan, kernels(module), find_task_program(module))
         if not described.cores:  # the lanes of a CPU rank take turns
-            check_residency(plan, described.workers, copies=transport != "copy-engine")
+            check_residency(plan, described.workers, copies=not driven)
         lowering = transport_pipeline(transport)
         _run_passes(module, lowering)
     built = backend.build(module, plan, transport, options.wait_bound_s)

@@ -45,16 +45,16 @@ class NotResident(Found):
         )
 
 
-def check_residency(plan: Plan, resident: int) -> int:
+def check_residency(plan: Plan, resident: int, *, copies: bool = True) -> int:
     """Prove that what waits at once, and what it waits for, fits in `resident` workers a rank.
 
-    Returns the most places that are needed.
+    `copies`: workers make the transfers, too. Returns the most places that are needed.
 
     Raises:
         DeadlockError: it does not fit.
     """
     needed = 0
-    sides = _needs(plan)
+    sides = _needs(plan)[: 1 + copies]
     for rank in range(plan.ranks):
         worst = [max(side.get(rank, [(0, 0, 0, 0)])) for side in sides]
         places = sum(need for need, *_ in worst)

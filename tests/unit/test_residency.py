@@ -144,3 +144,10 @@ def test_a_gpu_target_refuses_more_workers_than_it_holds():
         dt.compile(p, target="sm_90", options=many)
     with dt.compile(p, target="sm_90", options=dt.Options(tile=(64, 64))) as exe:
         assert check_residency(exe.plan, 132) <= 132
+
+
+def test_copies_that_the_host_drives_take_no_worker():
+    options = dt.Options(algorithm="mesh-push", workers=3, copy_lanes=2, tile=(2, 2))
+    with dt.compile(ag_gemm(3), options=options) as exe:
+        plan = exe.plan
+    assert check_residency(plan, 100) - check_residency(plan, 100, copies=False) == 2
