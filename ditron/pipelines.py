@@ -21,6 +21,8 @@ from ditron.passes.lower_to_shmem import LowerToShmemPass, TransportName
 from ditron.passes.order_tiles import OrderTilesPass
 from ditron.passes.plan_memory import PlanMemoryPass
 from ditron.passes.schedule_tasks import ScheduleTasksPass
+from ditron.passes.split_waves import SplitWavesPass
+from ditron.plan.cost import is_serial
 from ditron.plan.machine import load_machine
 from ditron.plan.options import Options
 
@@ -30,6 +32,7 @@ NAMES = (
     "lower-task-to-device",
     "fuse-tiles",
     "decompose-collectives",
+    "split-waves",
     "order-tiles",
     "plan-memory",
     "schedule-tasks",
@@ -59,15 +62,19 @@ def default_pipeline(options: Options, machine: str, *, driven: bool = False) ->
     a rank have a lane of their own.
     """
     fusion = [FuseTilesPass()] if options.fusion is not False else []
+    serial = is_serial(load_machine(machine))
+    waves = [] if serial else [SplitWavesPass(machine, options.workers or 1)]
     return [
         InferPlacementsPass(),
         ChooseAlgorithmsPass.of(options, machine, in_place=not driven),
         LowerTaskToDevicePass(),
         *fusion,
         DecomposeCollectivesPass(),
+        *waves,
         OrderTilesPass(
             "natural" if options.order == "natural" else "arrival",
             load_machine(machine).cache.group_rows,
+            options.workers or 1,
         ),
         PlanMemoryPass(reuse=options.reuse_memory is not False),
         ScheduleTasksPass(

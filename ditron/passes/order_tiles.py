@@ -17,7 +17,8 @@ side, column by column, so that tiles which run at the same time share operands 
 A group's place is that of its last chunk, and `insert-signals` lets the tiles of one place start
 together: tiles that start one by one read the other operand again for each row (47 % lost on an
 H200).
-What is still equal stays in grid order.
+What is still equal stays in grid order. A product none of whose tiles comes earlier than another gets
+a grid in such an order (`passes/regrid.py`), its groups as high as suits that many `workers`.
 
 When a chunk arrives is its transfer's place on its lane; what is read in place is nearer the nearer
 its owner is, going up. Keys come out as closed forms where `plan/order.py` finds one.
@@ -37,7 +38,8 @@ from xdsl.passes import ModulePass
 from ditron.analysis.arrays import longs, spans
 from ditron.analysis.expand import expand
 from ditron.analysis.pairing import Pairing, pair
-from ditron.analysis.symbols import device_program
+from ditron.analysis.symbols import device_program, kernels
+from ditron.passes.regrid import regrid
 from ditron.passes.signal_ops import GridSignals, grid_signals
 from ditron.plan.tables import Longs, Mode, OpKind, Plan
 
@@ -46,13 +48,14 @@ from ditron.plan.tables import Longs, Mode, OpKind, Plan
 class OrderTilesPass(ModulePass):
     """See the module's docstring; `natural` leaves the grid order.
 
-    `group_rows` is the height of a group, in tiles; 0 makes none.
+    `group_rows` is the height of a group that starts together, in tiles; 0 makes none.
     """
 
     name = "order-tiles"
 
     order: Literal["arrival", "natural"] = "arrival"
     group_rows: int = 0
+    workers: int = 1
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.order == "natural":
@@ -62,6 +65,9 @@ class OrderTilesPass(ModulePass):
         for number, writer in enumerate(grid_signals(device_program(op))):
             if writer.op.engine.data == "sm":
                 mine = plan.tasks.op == number
+                if not np.diff(keys[mine].reshape(writer.ranks, -1)).any():
+                    regrid(writer.op, kernels(op), self.workers)
+                    continue
                 groups = _groups(plan, number, self.group_rows) if self.group_rows else []
                 _order(writer, keys[mine].reshape(writer.ranks, -1), groups)
 

@@ -20,6 +20,7 @@ from ditron.plan.cost import (
     TiledCost,
     core_share,
     gemm_cost,
+    split_cost,
     spread_factor,
 )
 from ditron.plan.machine import Machine
@@ -241,7 +242,7 @@ def tile_answer(
     """Tiles for products that no collective stands beside, with what they would cost, in us."""
     found: list[tuple[Tile, float]] = []
     for tile in _default_first(machine.tile, machine.tiles):
-        total = sum((gemm_cost(machine, p, tile) for p in products), NOTHING)
+        total = sum((split_cost(machine, p, tile) for p in products), NOTHING)
         us = machine.costs.launch_us + total.us / core_share(machine, ranks)
         found.append((tile, us))
     return tuple(sorted(found, key=lambda f: round(f[1], 6)))

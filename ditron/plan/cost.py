@@ -12,13 +12,14 @@ Hockney 1994); the figures are those of the machine file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
 from ditron.plan.machine import LinkKind, Machine
 from ditron.plan.tables import DTYPE_BYTES
+from ditron.plan.waves import Waves
 
 Number = TypeVar("Number", float, np.ndarray)
 
@@ -181,22 +182,50 @@ def gemm_cost(machine: Machine, shape: GemmShape, tile: Sequence[int]) -> TiledC
 
     Workers run in waves: with one wave not full, the machine's rate is not reached.
     """
-    size = DTYPE_BYTES[shape.dtype]
-    rows = [
-        (rows, times * shape.shards)
-        for rows, times in cut(-(-shape.m // shape.shards), tile[0])
-        if rows
-    ]
+    rows = _worked(machine, -(-shape.m // shape.shards), tile[0])
     total, tasks, largest = 0.0, 0, 0.0
-    for m, down in rows:
-        for n, across in cut(shape.n, tile[1]):
-            flops = 2.0 * m * n * shape.k
-            size_bytes = float(size * (m * shape.k + shape.k * n + m * n))
-            one = dot_us(machine, shape.dtype, flops, size_bytes)
+    for m, times in rows:
+        down = times * shape.shards
+        for n, across in _worked(machine, shape.n, tile[1]):
+            one = _tile_us(machine, shape, m, n)
             total += one * down * across
             tasks += down * across
             largest = max(largest, one)
     return TiledCost(_in_waves(machine, total, largest, tasks), largest, tasks)
+
+
+def split_cost(machine: Machine, shape: GemmShape, tile: Sequence[int]) -> TiledCost:
+    """The same where no collective stands beside it: `split-waves` may cut its last wave finer."""
+    whole = gemm_cost(machine, shape, tile)
+    waves = gemm_waves(machine, shape, tile, machine.workers)
+    if waves is None or not waves.pays:
+        return whole
+    return replace(whole, us=waves.split_us)
+
+
+def _tile_us(machine: Machine, shape: GemmShape, rows: int, columns: int) -> float:
+    """One tile of a product, over all of K."""
+    m, n, k = rows, columns, shape.k
+    size_bytes = float(DTYPE_BYTES[shape.dtype] * (m * k + k * n + m * n))
+    return dot_us(machine, shape.dtype, 2.0 * m * n * k, size_bytes)
+
+
+def gemm_waves(
+    machine: Machine, shape: GemmShape, tile: Sequence[int], workers: int
+) -> Waves | None:
+    """A product's tiles on `workers` workers, where its last wave may be cut finer."""
+    height, width = tile
+    half = (height, width // 2)
+    if is_serial(machine) or shape.shards > 1 or half not in machine.tiles:
+        return None
+    return Waves(
+        tiles=(-(-shape.m // height), -(-shape.n // width)),
+        halves=-(-shape.n // half[1]),
+        tile_us=_tile_us(machine, shape, height, width),
+        half_us=_tile_us(machine, shape, *half),
+        next_us=machine.costs.launch_us,
+        workers=workers,
+    )
 
 
 def sum_cost(
@@ -218,6 +247,13 @@ def cut(size: int, block: int) -> list[tuple[int, int]]:
     """(elements, how many such) of the blocks that a dimension is cut into."""
     whole, rest = divmod(size, block)
     return [(b, times) for b, times in ((block, whole), (rest, 1 if rest else 0)) if times]
+
+
+def _worked(machine: Machine, size: int, block: int) -> list[tuple[int, int]]:
+    """`cut` as it is worked on: a GPU multiplies whole blocks, with zeros beyond the end."""
+    parts = cut(size, block)
+    whole = is_serial(machine) or len(parts) < 2
+    return parts if whole else [(block, sum(times for _, times in parts))]
 
 
 def _in_waves(machine: Machine, total: float, largest: float, tasks: int) -> float:

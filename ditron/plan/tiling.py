@@ -55,3 +55,25 @@ def extent_of_shard(size: int, ranks: int, rank: Expr) -> Expr:
     if size % ranks == 0:
         return as_expr(shard)
     return clip(size - rank * shard, 0, shard)
+
+
+def group_height(tiles: tuple[int, int], tile: tuple[int, int], workers: int) -> int:
+    """Rows of tiles that a product best walks together: a divisor of their number.
+
+    `workers` neighbouring tasks run at once and share what they load: of one operand the rows of
+    their tiles, of the other the columns. Walked column by column in groups of h rows of tiles,
+    they cover as many columns as h rows of them need; all columns, if those are fewer. The best
+    height loads least; among equals it is the lowest.
+
+    Args:
+        tiles: of the result, rows and columns of them.
+        tile: rows and columns of one, in elements.
+        workers: tasks that run at once.
+    """
+    down, across = tiles
+
+    def loaded(height: int) -> float:
+        columns = min(across, max(workers / height, 1))
+        return min(down, workers / columns) * tile[0] + columns * tile[1]
+
+    return min((h for h in range(1, down + 1) if down % h == 0), key=loaded)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -126,8 +128,8 @@ class RankMemory:
         start = self.layout.buffers[buffer.name]
         return self.bytes[start : start + buffer.size_bytes].view(dtype)
 
-    def argument(self, argument: Argument) -> torch.Tensor | int:  # noqa: PLR0911 - one a kind
-        """What a kernel gets for a parameter."""
+    def argument(self, argument: Argument) -> Any:  # noqa: ANN401, PLR0911 - one a kind
+        """What a kernel gets for a parameter: a tensor, a number or a tensor descriptor."""
         name = argument.of
         match argument.what:
             case What.RANK:
@@ -146,6 +148,16 @@ class RankMemory:
                 buffer = self._rows[name]
                 bool_ = buffer.dtype == "bool"
                 return self._typed(buffer, torch.uint8 if bool_ else torch_dtype(buffer.dtype))
+            case What.TILES:
+                return self._tiles(name, argument.block)
+
+    def _tiles(self, name: str, block: tuple[int, ...]) -> Any:  # noqa: ANN401 - Triton's
+        """A buffer as a tensor descriptor: what lies beyond its extent reads as 0."""
+        view = self.buffer(name)
+        # A descriptor has no dimension of size 0; no task touches such a buffer.
+        shape = [max(int(size), 1) for size in view.shape]
+        made: Any = importlib.import_module("triton.tools.tensor_descriptor")
+        return made.TensorDescriptor(view, shape, list(view.stride()), list(block))
 
     def _addresses(self, offset: int) -> torch.Tensor:
         """An offset's address on all ranks; kept, since kernels get pointers only."""

@@ -17,6 +17,7 @@ class What(StrEnum):
     """What a kernel's argument is."""
 
     BUFFER = "buffer"  # this rank's buffer
+    TILES = "tiles"  # this rank's buffer as a tensor descriptor: blocks of it by its copy engine
     BUFFER_AT = "buffer at"  # int64 [ranks]: the address of a buffer on each rank
     SIGNALS = "signals"  # this rank's slots, SLOT_WORDS apart
     SIGNALS_AT = "signals at"  # int64 [ranks]: the address of the slots on each rank
@@ -33,13 +34,15 @@ class Argument:
         name: of the parameter in the source.
         what: what is passed.
         of: the buffer, signals or table that it is, by the plan's name.
-        type: Triton's name of its type: "*bf16", "*i64", "i32".
+        type: Triton's name of its type: "*bf16", "*i64", "i32", "tensordesc<bf16[128, 64]>".
+        block: of a tensor descriptor, what one load or store moves.
     """
 
     name: str
     what: What
     of: str
     type: str
+    block: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Launch:
         waits: numbers of the sites in its code where it waits; likewise `notifies`.
         always: those of `waits` that every task passes before it touches anything.
         dots: products of tiles, each a pipelined loop.
+        pipeline_bytes: of shared memory, that such a loop takes at least.
     """
 
     kernel: str
@@ -70,6 +74,7 @@ class Launch:
     notifies: tuple[int, ...]
     always: tuple[int, ...] = ()
     dots: int = 0
+    pipeline_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from ditron.runtime.gpu_program import TritonProgram
 from ditron.runtime.gpu_source import write_source
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("00_matmul", {"m": 997, "n": 1376, "k": 520, "tp": 1}, {"tile": (128, 256)}),
     ("01_ag_gemm", {"m": 997, "n": 1376, "k": 520}, {"algorithm": "mesh-push"}),
     ("01_ag_gemm", {"m": 2048, "n": 2048, "k": 1024}, {"algorithm": "mesh-in-place"}),
     ("02_gemm_rs", {"m": 512, "n": 512, "k": 512}, {"algorithm": "mesh-push"}),
@@ -114,6 +115,63 @@ def test_a_load_before_the_wait_is_seen(gemm: tuple[Compiled, TritonProgram]) ->
         )
 
 
+def test_a_load_by_descriptor_needs_a_proxy_fence(gemm: tuple[Compiled, TritonProgram]) -> None:
+    compiled, program = gemm
+    if program.target != "sm_90":
+        assert "_tiles" not in program.source
+        return
+    assert "cp.async.bulk.tensor" in compiled.text
+    with pytest.raises(CompileError, match="no proxy fence stands between a wait and `"):
+        check_compiled(
+            changed(compiled, lambda text: text.replace("fence.proxy.async.global;", "")),
+            program.sites,
+            TARGETS["sm_90"],
+        )
+
+
+# A store through a descriptor in place of a plain one, and what makes it safe to tell of.
+STORE = """tile = tl.make_tensor_descriptor({name}, [512, 512], [512, 1], [64, 128])
+        tile.store([m * 64, n * 128], as_bf16)
+        tl.inline_asm_elementwise("{asm}", "=r,r", [task], tl.int32, is_pure=False, pack=1)
+"""
+LANDED = "cp.async.bulk.wait_group 0;\\n fence.proxy.async;\\n mov.b32 $0, $1;"
+
+
+def test_a_store_by_descriptor_has_landed_before_a_notify(tmp_path: Path) -> None:
+    """Emitted code stores plainly what it tells of; here that is changed by hand."""
+    program = program_of("sm_90", "02_gemm_rs", CASES[3][1], CASES[3][2])
+    launch = next(x for x in program.launches if x.dots)
+    name = launch.arguments[0].name
+    store = STORE.format(name=name, asm=LANDED)
+    source, count = re.subn(rf"tl\.store\({name} .*\n", lambda _: store, program.source)
+    assert launch.notifies
+    assert count == 1
+    path = write_source(source, tmp_path)
+    (compiled,) = compiling.compile_kernels(path, [launch], TARGETS["sm_90"])
+    check_compiled(compiled, program.sites, TARGETS["sm_90"])
+    for pattern, instead, message in (
+        (r"fence\.proxy\.async;", "", "has no proxy fence behind it"),
+        (r"bulk\.wait_group\s+0", "bulk.wait_group.read 0", "may not have landed"),
+    ):
+        with pytest.raises(CompileError, match=message):
+            check_compiled(
+                changed(compiled, lambda text, p=pattern, i=instead: re.sub(p, i, text)),
+                program.sites,
+                TARGETS["sm_90"],
+            )
+
+
+def test_loads_that_do_not_run_ahead_are_seen(tmp_path: Path) -> None:
+    program = program_of("sm_90", "00_matmul", {"m": 512, "n": 1024, "k": 512, "tp": 1}, {})
+    (launch,) = program.launches
+    stopped = program.source.replace("sums = tl.dot", "tl.debug_barrier(); sums = tl.dot")
+    assert stopped != program.source
+    path = write_source(stopped, tmp_path)
+    (compiled,) = compiling.compile_kernels(path, [launch], TARGETS["sm_90"])
+    with pytest.raises(CompileError, match="no load of its products runs ahead"):
+        check_compiled(compiled, program.sites, TARGETS["sm_90"])
+
+
 def test_the_drain_of_amd_is_missed(gemm: tuple[Compiled, TritonProgram]) -> None:
     compiled, program = gemm
     if program.target != "gfx942":
@@ -123,7 +181,7 @@ def test_the_drain_of_amd_is_missed(gemm: tuple[Compiled, TritonProgram]) -> Non
 
 
 def test_each_wait_and_notify_taken_out_of_the_source_is_missed(tmp_path: Path) -> None:
-    program = program_of("sm_90", "02_gemm_rs", CASES[2][1], CASES[2][2])
+    program = program_of("sm_90", "02_gemm_rs", CASES[3][1], CASES[3][2])
     calls = r"^( *)(?:token \+?= wait|notify|notify_set)\(.*\)$"
     lines = program.source.splitlines()
     found = [i for i, line in enumerate(lines) if re.match(calls, line)]

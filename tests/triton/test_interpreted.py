@@ -17,6 +17,9 @@ RAGGED: dict[str, Any] = {"m": 83, "n": 50, "k": 40, "tp": 3}
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("00_matmul", {"m": 40, "n": 36, "k": 20, "tp": 1}, {"workers": 3, "tile": (16, 32)}),
+    ("00_matmul", {"m": 300, "n": 536, "k": 72, "tp": 1}, {"workers": 4, "tile": (128, 256)}),
+    # A wave of 128x256, then a row of tiles of 128x128.
+    ("00_matmul", {"m": 300, "n": 256, "k": 2048, "tp": 1}, {"workers": 2, "tile": (128, 256)}),
     (AG, {**SMALL, "tp": 2}, {"algorithm": "mesh-push", "workers": 2, "tile": (32, 32)}),
     (AG, RAGGED, {"algorithm": "mesh-push", "workers": 3, "chunk_bytes": 800, "tile": (16, 32)}),
     (AG, RAGGED, {"algorithm": "mesh-in-place", "workers": 2, "tile": (32, 32)}),

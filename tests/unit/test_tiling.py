@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ditron.plan.expr import Arg, evaluate
-from ditron.plan.tiling import extent_of_shard, tile_dim
+from ditron.plan.tiling import extent_of_shard, group_height, tile_dim
 
 
 def covered(capacity: int, block: int, shards: int) -> list[int]:
@@ -66,3 +66,17 @@ def test_shards_are_those_of_torch_chunk(size: int, ranks: int):
     chunks = [len(c) for c in torch.chunk(torch.zeros(size), ranks)] if size else []
     chunks += [0] * (ranks - len(chunks))
     assert np.broadcast_to(extents, ranks).tolist() == chunks
+
+
+@pytest.mark.parametrize(
+    ("tiles", "height"),
+    [
+        ((64, 26), 16),  # 132 workers: 16 rows of 128 and 8.25 columns of 256
+        ((64, 6), 1),  # all six columns at once, however they are walked
+        ((63, 16), 21),  # only what divides the rows
+        ((61, 26), 1),
+        ((1, 26), 1),
+    ],
+)
+def test_rows_that_are_walked_together(tiles: tuple[int, int], height: int) -> None:
+    assert group_height(tiles, (128, 256), 132) == height

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ditron.backends.triton.targets import Target
 from ditron.backends.triton.views import power_of_two
@@ -13,10 +13,13 @@ from ditron.plan.tables import DTYPE_BYTES
 
 # Float32 accumulators that the warps of a program hold: 128 registers of each of 256 threads.
 MOST_SUMS = 128 * 256
+# Columns of a result that are stored through a descriptor at once: what waits in shared memory.
+STORED_COLUMNS = 128
 MOST_ROWS, MOST_COLS, LEAST = 128, 256, 16
 # Elements that a program computes on, or moves, at once.
 POINTWISE_ELEMENTS, MOVED_ELEMENTS = 4096, 8192
 WIDEST = 1024
+BARRIER_BYTES = 256
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Blocks:
     Attributes:
         depth: elements of a product's summed dimension at once.
         dots: products in the kernel.
+        pipeline_bytes: of shared memory, that the loads of a product take at least if they overlap.
     """
 
     blocks: tuple[int, ...]
@@ -33,6 +37,7 @@ class Blocks:
     warps: int = 4
     stages: int = 1
     dots: int = 0
+    pipeline_bytes: int = 0
 
 
 def pointwise_blocks(capacity: Sequence[int], elements: int = POINTWISE_ELEMENTS) -> Blocks:
@@ -66,11 +71,20 @@ def dot_blocks(func: core.FuncOp, capacity: Sequence[int], target: Target) -> Bl
     element = max(DTYPE_BYTES[dtype_name(core.tile_type(d.lhs).element_type)] for d in dots)
     summed = max(core.tile_type(d.lhs).dims[1] for d in dots)
     depth = max(min(target.block_k * 2 // element, power_of_two(summed)), LEAST)
-    stages = target.stages
-    while stages > 1 and stages * (rows + cols) * depth * element > target.shared_bytes:
-        stages -= 1
-    warps = 8 if rows * cols * len(dots) >= MOST_SUMS else 4
-    return Blocks((rows, cols), depth, warps, stages, len(dots))
+    stage_bytes = (rows + cols) * depth * element
+    stages = min(target.stages, max(target.shared_bytes // stage_bytes, 1))
+    # 128 registers a thread at most, and at least 256 threads for tiles of 128 by 128.
+    warps = 8 if rows * cols * len(dots) * 64 >= MOST_SUMS * target.warp else 4
+    overlap = 2 * stage_bytes if stages > 1 and summed > 2 * depth else 0
+    return Blocks((rows, cols), depth, warps, stages, len(dots), overlap)
+
+
+def deeper(blocks: Blocks, target: Target, stored_bytes: int) -> Blocks:
+    """One more stage of 2-byte operands, where it fits beside what is stored meanwhile."""
+    rows, cols = blocks.blocks
+    taken = (blocks.stages + 1) * (rows + cols) * blocks.depth * 2
+    taken += rows * min(cols, STORED_COLUMNS) * stored_bytes + BARRIER_BYTES
+    return replace(blocks, stages=blocks.stages + 1) if taken <= target.shared_bytes else blocks
 
 
 def has_dots(func: core.FuncOp) -> bool:

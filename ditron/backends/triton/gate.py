@@ -9,6 +9,8 @@ Stock Triton has moved and deleted waits (see `docs/gpu.md`), so nothing runs on
 * a notify's mark comes after a barrier with no store behind that barrier, and is followed by a
   release at its scope before anything else;
 * what an unconditional wait guards is not read before it;
+* tensor descriptors load nothing behind a wait without a proxy fence between, and what they store
+  has landed, with a completion wait and a proxy fence, before the barrier of a notify;
 * a product uses the matrix unit, its loads are asynchronous where the target has that, and nothing
   is spilled.
 """
@@ -16,95 +18,14 @@ Stock Triton has moved and deleted waits (see `docs/gpu.md`), so nothing runs on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from ditron.backends.triton.assembly import GCN, PTX, Block, Dialect, Event, Kind, parse
 from ditron.backends.triton.compiled import Compiled
 from ditron.backends.triton.targets import Target
 from ditron.errors import CompileError
 from ditron.runtime.gpu_program import Site
-
-
-class Kind(Enum):
-    POLL = "poll"
-    RELEASE = "release"
-    BARRIER = "barrier"
-    DRAIN = "drain"
-    LOAD = "load"
-    STORE = "store"
-    WAIT = "wait"
-    NOTIFY = "notify"
-
-
-@dataclass(frozen=True)
-class Event:
-    """One instruction that matters: its kind, a scope or the number of a site, and its text."""
-
-    kind: Kind
-    detail: str
-    text: str
-
-
-@dataclass
-class Block:
-    """Instructions in a row, and where they may lead."""
-
-    label: str
-    events: list[Event] = field(default_factory=list[Event])
-    targets: list[str] = field(default_factory=list[str])
-    falls: bool = True
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How an assembly is read: what a pattern matches is of its kind; group 1 is the detail."""
-
-    patterns: tuple[tuple[Kind, str], ...]
-    label: str
-    branch: str
-    ends: str
-    jumps: str
-    scopes: Mapping[str, str]
-    drains: bool = False  # stores of other threads are only out after a drain and a barrier
-
-
-PTX = Dialect(
-    patterns=(
-        (Kind.WAIT, r"mov\.b32 .*// wait (\d+)$"),
-        (Kind.NOTIFY, r"mov\.b32 .*// notify (\d+)$"),
-        (Kind.POLL, r"(?:@\S+ )?ld\.global\.(sys|gpu)\.acquire"),
-        (Kind.RELEASE, r"(?:@\S+ )?(?:red|atom)\.global\.(sys|gpu)\.release"),
-        (Kind.BARRIER, r"()(?:bar\.sync|barrier\.sync)"),
-        (Kind.STORE, r"()(?:@\S+ )?(?:st\.global|cp\.async\.bulk\.tensor\.\dd\.global)"),
-        (Kind.LOAD, r"()(?:@\S+ )?(?:cp\.async\.c[ag]|ld\.global\.(?:v\d|b16|b8)|cp\.async\.bulk)"),
-    ),
-    label=r"(\$L__BB\S+):",
-    branch=r"(?:@\S+ )?bra(?:\.uni)?\s+(\$L__BB[^;]+);",
-    ends=r"(?:ret|exit|trap);",
-    jumps=r"bra",
-    scopes={"sys": "sys", "gpu": "gpu"},
-)
-
-GCN = Dialect(
-    patterns=(
-        (Kind.WAIT, r"v_mov_b32.*; wait (\d+)$"),
-        (Kind.NOTIFY, r"v_mov_b32.*; notify (\d+)$"),
-        (Kind.POLL, r"buffer_inv( sc0)? sc1"),
-        (Kind.RELEASE, r"buffer_wbl2( sc0)? sc1"),
-        (Kind.BARRIER, r"()s_barrier"),
-        (Kind.DRAIN, r"()v_mov_b32.*; drain$"),
-        (Kind.STORE, r"()(?:global|buffer|flat)_store_(?:short|byte|dword)"),
-        (Kind.LOAD, r"()(?:global|buffer|flat)_load_(?:ushort|dwordx|short|ubyte)"),
-    ),
-    label=r"(\.LBB\S+):",
-    # A wave with no thread to run skips what one thread does: that is no path of the program.
-    branch=r"s_(?:branch|cbranch_(?!execz)\w+)\s+(\.LBB\S+)",
-    ends=r"s_endpgm",
-    jumps=r"s_branch",
-    scopes={" sc0": "sys", "": "gpu"},
-    drains=True,
-)
 
 
 def check_compiled(compiled: Compiled, sites: Sequence[Site], target: Target) -> None:
@@ -127,34 +48,8 @@ def check_compiled(compiled: Compiled, sites: Sequence[Site], target: Target) ->
     _check_products(compiled, target)
 
 
-def parse(text: str, dialect: Dialect) -> list[Block]:
-    """Basic blocks of an assembly text, in its order."""
-    blocks = [Block("entry")]
-    for raw in text.splitlines():
-        line = raw.strip()
-        label = re.match(dialect.label, line)
-        if label:
-            blocks.append(Block(label[1]))
-            continue
-        branch = re.match(dialect.branch, line)
-        if branch:
-            blocks[-1].targets.append(branch[1])
-            blocks[-1].falls = not re.match(dialect.jumps, line)
-            blocks.append(Block(""))
-        elif re.match(dialect.ends, line):
-            blocks[-1].falls = False
-            blocks.append(Block(""))
-        else:
-            blocks[-1].events += _events(line, dialect)
-    return blocks
-
-
-def _events(line: str, dialect: Dialect) -> Iterator[Event]:
-    for kind, pattern in dialect.patterns:
-        found = re.match(pattern, line)
-        if found:
-            yield Event(kind, found[1] or "", line)
-            return
+# Of a store through a tensor descriptor: before its completion wait, and before the proxy fence.
+IN_FLIGHT, UNFENCED = "may not have landed", "has no proxy fence behind it"
 
 
 @dataclass(frozen=True)
@@ -163,7 +58,8 @@ class _State:
 
     polled: the scope of a poll whose wait has not been marked yet, and whether a barrier followed;
     dirty: a store since the last barrier (behind a drain, where it takes one), which is drained or
-    not; owed: the number of a notify still to be released.
+    not; owed: the number of a notify still to be released; stale: a wait since the last proxy
+    fence; flying: how far a store through a descriptor is from being in memory.
     """
 
     polled: str = "-"
@@ -171,6 +67,8 @@ class _State:
     dirty: bool = False
     drained: bool = False
     owed: str = ""
+    stale: bool = False
+    flying: str = ""
 
 
 class _Check:
@@ -223,7 +121,7 @@ class _Check:
             case Kind.POLL:
                 return replace(state, polled=self.dialect.scopes[event.detail], barrier=False)
             case Kind.BARRIER:
-                clean = state.drained or not self.dialect.drains
+                clean = (state.drained or not self.dialect.drains) and not state.flying
                 return replace(state, barrier=True, dirty=state.dirty and not clean)
             case Kind.DRAIN:
                 return replace(state, drained=True)
@@ -236,11 +134,28 @@ class _Check:
             case Kind.RELEASE if state.owed:
                 return self._released(state, event)
             case _:
+                return self._by_descriptor(state, event)
+
+    def _by_descriptor(self, state: _State, event: Event) -> _State:
+        match event.kind:
+            case Kind.TILE_STORE:
+                return replace(state, dirty=True, flying=IN_FLIGHT)
+            case Kind.COMPLETE if state.flying:
+                return replace(state, flying=UNFENCED)
+            case Kind.PROXY:
+                flying = "" if state.flying == UNFENCED else state.flying
+                return replace(state, stale=False, flying=flying)
+            case Kind.TILE_LOAD if state.stale:
+                raise self._fail(f"no proxy fence stands between a wait and `{event.instruction}`")
+            case _:
                 return state
 
     def _notified(self, state: _State, event: Event) -> _State:
         if state.owed:
             raise self._fail(f"{self._site(state.owed)} is not sent")
+        if state.flying:
+            what = f"a store through a tensor descriptor {state.flying}"
+            raise self._fail(f"{what} at {self._site(event.detail)}")
         if state.dirty:
             raise self._fail(f"a store may come after the barrier of {self._site(event.detail)}")
         return replace(state, owed=event.detail)
@@ -259,15 +174,15 @@ class _Check:
             raise self._fail(f"{self._site(event.detail)} has scope {state.polled}, needs {want}")
         if not state.barrier:
             raise self._fail(f"no barrier stands behind {self._site(event.detail)}")
-        return replace(state, polled="-", barrier=False)
+        return replace(state, polled="-", barrier=False, stale=True)
 
     def guarded(self) -> None:
         """No load is reached from the start without having passed each unconditional wait."""
         for number in self.launch.always:
             for event in self._before(number):
-                if event.kind is Kind.LOAD:
-                    text = event.text.split("//")[0].strip()
-                    raise self._fail(f"`{text}` may run before {self._site(str(number))}")
+                if event.kind in (Kind.LOAD, Kind.TILE_LOAD):
+                    what = f"`{event.instruction}` may run before {self._site(str(number))}"
+                    raise self._fail(what)
 
     def _before(self, number: int) -> Iterator[Event]:
         """All events on paths from the start to a wait's mark."""
@@ -295,5 +210,9 @@ def _check_products(compiled: Compiled, target: Target) -> None:
     unit = r"wgmma\.mma|mma\.sync|tcgen05\.mma" if target.backend == "cuda" else r"v_s?mfma"
     if not re.search(unit, text):
         raise CompileError(f"@{launch.kernel}: its products do not use the matrix unit")
-    if target.backend == "cuda" and launch.stages > 1 and "cp.async" not in text:
+    if target.backend != "cuda" or launch.stages == 1:
+        return
+    if "cp.async" not in text:
         raise CompileError(f"@{launch.kernel}: the loads of its products are not asynchronous")
+    if compiled.shared_bytes < launch.pipeline_bytes:
+        raise CompileError(f"@{launch.kernel}: no load of its products runs ahead of their use")

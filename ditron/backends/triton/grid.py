@@ -10,14 +10,13 @@ from xdsl.ir import SSAValue
 from ditron.backends.triton.blocks import (
     MOVED_ELEMENTS,
     Blocks,
+    deeper,
     dot_blocks,
     has_dots,
     pointwise_blocks,
 )
-from ditron.backends.triton.expressions import (
-    condition,
-    number,
-)
+from ditron.backends.triton.descriptors import descriptor_blocks
+from ditron.backends.triton.expressions import condition, number
 from ditron.backends.triton.names import Code
 from ditron.backends.triton.order import Order
 from ditron.backends.triton.parameters import TYPES
@@ -25,11 +24,12 @@ from ditron.backends.triton.signals import Module, SignalCode, peer_pointer
 from ditron.backends.triton.tiles import TileCode, summed_views
 from ditron.backends.triton.views import View, strides_of
 from ditron.errors import PlanError
-from ditron.ir import device
+from ditron.ir import core, device
 from ditron.ir.index import leaves
 from ditron.ir.locations import op_location
 from ditron.plan.expr import Expr
-from ditron.runtime.gpu_program import Launch
+from ditron.plan.tables import DTYPE_BYTES
+from ditron.runtime.gpu_program import Launch, What
 
 # Bytes that every buffer's address is a multiple of.
 ALIGNMENT = 16
@@ -41,6 +41,8 @@ class GridKernel(SignalCode):
     def __init__(self, module: Module, grid: device.GridOp, op: int) -> None:
         super().__init__(module, grid, op)
         self.blocks = Blocks(())
+        self.tiled: dict[int, tuple[int, int]] = {}
+        self.flat = False
         self._sizes: dict[str, str] = {}
         self._order_pointer = ""
 
@@ -51,7 +53,7 @@ class GridKernel(SignalCode):
             self._body()
             for notify in self.notifies:
                 self.write_notify(notify)
-        inner = self.code.lines
+        inner = self.code.used()
         self.code = Code()
         with self.code:
             self._loop(inner)
@@ -67,12 +69,13 @@ class GridKernel(SignalCode):
             notifies=self.sites(waits=False),
             always=tuple(self.always),
             dots=self.blocks.dots,
+            pipeline_bytes=self.blocks.pipeline_bytes,
         )
         return self._header(launch) + self.code.text(), launch
 
     def _header(self, launch: Launch) -> str:
         names = ", ".join(a.name for a in launch.arguments)
-        scalar = [a.name for a in launch.arguments if not a.type.startswith("*")]
+        scalar = [a.name for a in launch.arguments if a.what is What.RANK]
         jit = f"@triton.jit(do_not_specialize={scalar})" if scalar else "@triton.jit"
         return f'{jit}\ndef {self.name}({names}):\n    """{self._summary()}"""\n'.replace("'", '"')
 
@@ -105,6 +108,8 @@ class GridKernel(SignalCode):
         elif order.tasks > order.lanes:
             span = f"tl.program_id(0), {order.tasks}, {order.lanes}"
             loop = [f"for task in range({order.tasks if order.lanes == 1 else span}):"]
+            if self.flat:
+                loop = [f"for task in tl.range({span}, flatten=True):"]
         else:
             loop = ["task = tl.program_id(0)"] if "task" in text else []
         outer = self.values.define(inner=False)
@@ -138,30 +143,56 @@ class GridKernel(SignalCode):
             f"for i in range(tl.load({starts} + lane), tl.load({starts} + lane + 1)):",
         ]
 
+    def _flat(self, capacity: Sequence[int]) -> bool:
+        """Whether the loops over tasks and over a product's blocks become one.
+
+        Then the loads of the next task start while the last one's result is stored. That would
+        move a task's wait before the last one's notifies, and a notify's barrier would end all
+        overlap, so only tasks that do neither are run so.
+        """
+        one_block = all(c <= b for c, b in zip(capacity, self.blocks.blocks, strict=True))
+        in_turn = self.order.order is None and self.order.tasks > self.order.lanes
+        simple = one_block and in_turn and not (self.facts.masked or self.facts.empty)
+        signals = self.waits or self.notifies
+        return simple and not signals and self.blocks.dots == 1 and len(self.tiled) > 1
+
     def _body(self) -> None:
         body = self.grid.body_op
         if isinstance(body, device.HandOverOp):
             return
-        views = self._views()
         depth = self.code.depth
         tiles = TileCode(self.code, self.names, self.values)
         if isinstance(body, device.Transfer):
-            views = _of_one_size(views)
+            views = _of_one_size(self._views())
             self._guard(views[1:])
             self.blocks = pointwise_blocks(views[1].capacity, MOVED_ELEMENTS)
             tiles.transfer(views[0], views[1], self.blocks)
         else:
             assert isinstance(body, device.CallOp)
             func = self.module.funcs[body.kernel_name]
-            written = [v for i, v in enumerate(views) if func.writes(i)]
-            self._guard(written)
-            self.blocks = (
-                dot_blocks(func, written[0].capacity, self.module.target)
-                if has_dots(func)
-                else pointwise_blocks(written[0].capacity)
-            )
+            self._cut(func)
+            views = self._views()
+            self._guard([v for i, v in enumerate(views) if func.writes(i)])
             tiles.call(func, views, self.blocks)
         self.code.depth = depth
+
+    def _cut(self, func: core.FuncOp) -> None:
+        """Choose blocks, and which of them go by descriptors."""
+        made = [v for i, v in enumerate(self.grid.views) if func.writes(i)]
+        capacity = made[0].result.type.dims
+        if not has_dots(func):
+            self.blocks = pointwise_blocks(capacity)
+            return
+        target, stores = self.module.target, not self.notifies
+        self.blocks = dot_blocks(func, capacity, target)
+        if not target.descriptors:
+            return
+        self.tiled = descriptor_blocks(func, self.blocks, self.grid, self.facts, stores=stores)
+        self.flat = self._flat(capacity)
+        if self.flat:
+            self.blocks = deeper(self.blocks, target, DTYPE_BYTES[_dtype(made[0])])
+        if self.waits and self.tiled:
+            self.code("token = fence_loads(token)")
 
     def _guard(self, written: Sequence[View]) -> None:
         """Leave out what is masked or has nothing to write."""
@@ -196,16 +227,8 @@ class GridKernel(SignalCode):
         assert isinstance(owner, device.BufferOp)
         type_ = owner.result.type
         name, dtype = owner.label, type_.dtype
-        at = view.at
-        if at is None:
-            pointer = base = self.parameters.buffer(name, dtype)
-        else:
-            table = self.parameters.buffer_at(name)
-            base, pointer = peer_pointer(table, at, TYPES[dtype], self.values), f"{name}_peer"
-        if self.waits or at is not None:
-            token = " + token" if self.waits else ""
-            pointer = self.names.fresh(pointer if at is not None else f"{name}_here")
-            self.code(f"{pointer} = tl.multiple_of({base}{token}, {ALIGNMENT})")
+        block = self.tiled.get(number_)
+        tiles = "" if block is None else self.parameters.tiles(name, dtype, block)
         dims = view.result.type.dims
         sizes = [
             self._size(view, number_, d) if (number_, d) in needed else ("", False)
@@ -213,7 +236,7 @@ class GridKernel(SignalCode):
         ]
         return View(
             buffer=name,
-            pointer=pointer,
+            pointer="" if tiles else self._pointer(view, name, dtype),
             dtype=dtype,
             offsets=tuple(view.offset_exprs),
             sizes=tuple(text for text, _ in sizes),
@@ -221,7 +244,23 @@ class GridKernel(SignalCode):
             capacity=dims,
             strides=strides_of(type_.dims),
             elements=strides_of((1, *type_.dims))[0],
+            tiles=tiles,
+            columns=0 if block is None else block[1],
+            token="token" if self.waits else "",
         )
+
+    def _pointer(self, view: device.ViewOp, name: str, dtype: str) -> str:
+        """The variable with a view's base address."""
+        if view.at is None:
+            pointer = base = self.parameters.buffer(name, dtype)
+        else:
+            table = self.parameters.buffer_at(name)
+            base, pointer = peer_pointer(table, view.at, TYPES[dtype], self.values), f"{name}_peer"
+        if self.waits or view.at is not None:
+            token = " + token" if self.waits else ""
+            pointer = self.names.fresh(pointer if view.at is not None else f"{name}_here")
+            self.code(f"{pointer} = tl.multiple_of({base}{token}, {ALIGNMENT})")
+        return pointer
 
     def _size(self, view: device.ViewOp, number_: int, dim: int) -> tuple[str, bool]:
         """How many elements a view has along a dimension, as code; whether always its capacity."""
@@ -242,7 +281,7 @@ class GridKernel(SignalCode):
         if text not in self._sizes:
             at = len(view.offset_exprs) - 1 - dim
             self._sizes[text] = self.names.fresh(("width", "height")[at] if at < 2 else "length")
-            self.code(f"{self._sizes[text]} = {text}")
+            self.code.define(self._sizes[text], text)
         return self._sizes[text], False
 
     def _rest(self, view: device.ViewOp, dim: int) -> Expr:
@@ -252,6 +291,12 @@ class GridKernel(SignalCode):
         if view.at is not None:
             extent = self.values.at_rank(extent, view.at)
         return extent - view.offset_exprs[dim]
+
+
+def _dtype(view: device.ViewOp) -> str:
+    owner = view.buffer.owner
+    assert isinstance(owner, device.BufferOp)
+    return owner.result.type.dtype
 
 
 def _of_one_size(views: Sequence[View]) -> list[View]:

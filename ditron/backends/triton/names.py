@@ -5,12 +5,13 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+from collections import Counter
 from typing import Self
 
 # What emitted code uses besides its own names.
 RESERVED = frozenset(
     {"tl", "triton", "lane", "task", "token", "done", "age", "control", "wait", "notify"}
-    | {"notify_set", "i", "EPOCH", "AGE"}
+    | {"notify_set", "fence_loads", "halves", "i", "EPOCH", "AGE"}
     | set(keyword.kwlist)
     | set(dir(builtins))
 )
@@ -40,9 +41,30 @@ class Code:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.depth = 0
+        self._optional: set[str] = set()
 
     def __call__(self, line: str = "") -> None:
         self.lines.append("    " * self.depth + line if line else "")
+
+    def define(self, name: str, text: str) -> None:
+        """A variable that goes again if nothing uses it."""
+        self._optional.add(name)
+        self(f"{name} = {text}")
+
+    def used(self) -> list[str]:
+        """All lines but those of variables that nothing uses."""
+        lines = self.lines
+        while True:
+            counts = Counter(word for line in lines for word in set(re.findall(r"\w+", line)))
+            kept = [
+                line
+                for line in lines
+                if (name := line.strip().partition(" = ")[0]) not in self._optional
+                or counts[name] > 1
+            ]
+            if len(kept) == len(lines):
+                return kept
+            lines = kept
 
     def note(self, text: str) -> None:
         """A comment."""

@@ -34,10 +34,10 @@ class Parameters:
         self.names = names
         self.found: dict[tuple[What, str], Argument] = {}
 
-    def _ask(self, wish: str, what: What, of: str, type_: str) -> str:
-        key = (what, of)
+    def _ask(self, wish: str, what: What, of: str, type_: str, block: tuple[int, ...] = ()) -> str:
+        key = (what, f"{of}{list(block)}" if block else of)
         if key not in self.found:
-            self.found[key] = Argument(self.names.fresh(wish), what, of, type_)
+            self.found[key] = Argument(self.names.fresh(wish), what, of, type_, block)
         return self.found[key].name
 
     def _take(self, name: str, what: What, type_: str) -> str:
@@ -47,6 +47,11 @@ class Parameters:
     def buffer(self, name: str, dtype: str) -> str:
         """A pointer to this rank's buffer."""
         return self._ask(name, What.BUFFER, name, f"*{POINTERS[dtype]}")
+
+    def tiles(self, name: str, dtype: str, block: tuple[int, ...]) -> str:
+        """This rank's buffer as a tensor descriptor of blocks."""
+        type_ = f"tensordesc<{POINTERS[dtype]}{list(block)}>"
+        return self._ask(f"{name}_tiles", What.TILES, name, type_, block)
 
     def buffer_at(self, name: str) -> str:
         """The addresses of a buffer on all ranks."""
@@ -94,6 +99,9 @@ class IndexValues:
         self._names: dict[SSAValue, str] = {}
         self._ranges: dict[SSAValue, Range] = {}
         self._used: set[SSAValue] = set()
+        # Of lookups that are alike, the first.
+        self._lookups: dict[tuple[object, ...], SSAValue] = {}
+        self._same: dict[SSAValue, SSAValue] = {}
         for op in program.body.block.ops:
             if isinstance(op, device.RankOp):
                 self._know(op.result, Range(0, program.n - 1), "me")
@@ -116,16 +124,21 @@ class IndexValues:
         if isinstance(op, device.IndexOp):
             range_ = range_of(leaves(op.args, op.expr)[0], self)
         else:
+            key = (op.values, op.at, *op.args)
+            self._same[op.result] = self._lookups.setdefault(key, op.result)
+            if self._same[op.result] is not op.result:
+                return
             values = list(op.values.get_values())
             range_ = Range(int(min(values)), int(max(values)))
         self._know(op.result, range_, op.result.name_hint or "entry")
 
     def range(self, value: SSAValue) -> Range:
         """What a value may be."""
-        return self._ranges[value]
+        return self._ranges[self._same.get(value, value)]
 
     def use(self, value: SSAValue) -> str:
         """The variable of a value."""
+        value = self._same.get(value, value)
         name = self._names[value]
         if value not in self._used:
             self._used.add(value)

@@ -41,7 +41,7 @@ TARGETS = {
     t.name: t
     for t in (
         Target("sm_80", "cuda", 80, 32, 163 << 10, 64, 3),
-        Target("sm_90", "cuda", 90, 32, 227 << 10, 64, 3),
+        Target("sm_90", "cuda", 90, 32, 227 << 10, 64, 3, descriptors=True),
         Target("sm_100", "cuda", 100, 32, 227 << 10, 64, 3),
         Target("gfx942", "hip", "gfx942", 64, 64 << 10, 32, 2),
         Target("gfx950", "hip", "gfx950", 64, 160 << 10, 64, 2),

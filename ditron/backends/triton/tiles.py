@@ -15,7 +15,7 @@ from ditron.backends.triton.blocks import Blocks
 from ditron.backends.triton.expressions import Values
 from ditron.backends.triton.names import Code, Names
 from ditron.backends.triton.parameters import TYPES
-from ditron.backends.triton.views import Axis, View, address, mask
+from ditron.backends.triton.views import Axis, View, address, corner, mask
 from ditron.errors import PlanError
 from ditron.ir import core
 from ditron.ir.attrs import dtype_name
@@ -54,14 +54,15 @@ class Walk:
             self.code(f"for {index} in range({size}):")
             self.code.depth += 1
             return Axis(index, size, 0, masked=False, total=total)
-        text = f"tl.arange(0, {block})"
+        text, start = f"tl.arange(0, {block})", ""
         if total > block:
             start = self.names.fresh(f"{hint}_at")
             self.code(f"for {start} in range(0, {size}, {block}):")
             self.code.depth += 1
             text = f"{start} + {text}"
-        self.code(f"{index} = {text}")
-        return Axis(index, size, block, masked=not whole or total % block != 0, total=total)
+        self.code.define(index, text)
+        masked = not whole or total % block != 0
+        return Axis(index, size, block, masked=masked, total=total, start=start)
 
     def done(self) -> None:
         """Leave the loops."""
@@ -100,11 +101,27 @@ class TileCode:
 
     def load(self, view: View, axes: list[Axis]) -> str:
         """Code of a block of a view."""
+        if view.tiles:
+            return f"{view.tiles}.load({corner(view, axes, self.values)})"
         return self._load(view, axes, mask(axes, view))
 
     def store(self, view: View, axes: list[Axis], data: str) -> None:
         """Write a block of a view."""
+        if view.tiles:
+            self._store_tiles(view, axes, data)
+            return
         self._store(view, axes, mask(axes), data)
+
+    def _store_tiles(self, view: View, axes: list[Axis], data: str) -> None:
+        """A block through a descriptor, in halves where it is twice as wide as that's."""
+        place = corner(view, axes, self.values)
+        if axes[1].block == view.columns:
+            self.code(f"{view.tiles}.store({place}, {data})")
+            return
+        left, right = self.names.fresh("left"), self.names.fresh("right")
+        self.code(f"{left}, {right} = halves({data})")
+        self.code(f"{view.tiles}.store({place}, {left})")
+        self.code(f"{view.tiles}.store({place[:-1]} + {view.columns}], {right})")
 
 
 class _Kernel:
@@ -201,8 +218,9 @@ class _Kernel:
         self.code(f"{sums} = tl.zeros(({rows.block}, {cols.block}), tl.float32)")
         self.code(f"for {at} in range(0, {size}, {block}):")
         with self.code:
-            self.code(f"{inner} = {at} + tl.arange(0, {block})")
-            ks = Axis(inner, size, block, masked=not whole or depth % block != 0, total=depth)
+            self.code.define(inner, f"{at} + tl.arange(0, {block})")
+            masked = not whole or depth % block != 0
+            ks = Axis(inner, size, block, masked=masked, total=depth, start=at)
             a = self._tile(op.lhs, [rows, ks], {})
             if op.transpose_b is not None:
                 b = f"{self._tile(op.rhs, [cols, ks], {})}.T"

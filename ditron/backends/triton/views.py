@@ -29,6 +29,7 @@ class Axis:
         block: elements of a block.
         masked: whether a block may reach beyond the size.
         total: elements that the axis has at most.
+        start: the variable with the current block's first element; "" for 0.
     """
 
     index: str
@@ -36,6 +37,7 @@ class Axis:
     block: int
     masked: bool
     total: int
+    start: str = ""
 
     @property
     def vector(self) -> bool:
@@ -56,6 +58,9 @@ class View:
         capacity: of the view.
         strides: of the buffer, in elements.
         elements: of the buffer.
+        tiles: the variable with its tensor descriptor, where blocks of it are moved by that.
+        columns: of a descriptor's block.
+        token: what is added to the places of such blocks, for the task's waits; "" without any.
     """
 
     buffer: str
@@ -67,6 +72,9 @@ class View:
     capacity: tuple[int, ...]
     strides: tuple[int, ...]
     elements: int
+    tiles: str = ""
+    columns: int = 0
+    token: str = ""
 
 
 def strides_of(dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -91,6 +99,19 @@ def address(view: View, axes: list[Axis], values: Values, *, broadcast: bool = T
         stride = view.strides[d]
         terms.append(index if stride == 1 else f"{index} * {stride}")
     return " + ".join(terms)
+
+
+def corner(view: View, axes: list[Axis], values: Values) -> str:
+    """Where a block of a tensor descriptor begins: `[m * 128, k]`."""
+    places: list[list[str]] = []
+    for offset, axis in zip(view.offsets, axes, strict=True):
+        moves = range_of(offset, values) != ZERO
+        places.append([operand(offset, values, LEVELS["+"])] if moves else [])
+        places[-1] += [axis.start] if axis.start else []
+    if view.token:
+        fixed = [place for place, axis in zip(places, axes, strict=True) if not axis.start]
+        (fixed or places)[0].append(view.token)
+    return f"[{', '.join(' + '.join(place) or '0' for place in places)}]"
 
 
 def _index(view: View, d: int, index: str | None, values: Values) -> str | None:

@@ -57,6 +57,14 @@ def give_up(control, site, task, seen, want):
 
 
 @triton.jit
+def halves(tile):
+    """The left and the right half of a tile's columns."""
+    rows: tl.constexpr = tile.shape[0]
+    half: tl.constexpr = tile.shape[1] // 2
+    return tl.split(tl.permute(tl.reshape(tile, (rows, 2, half)), (0, 2, 1)))
+
+
+@triton.jit
 def advance(control):
     """End a launch: the next one begins an epoch later. One program."""
     done = tl.load(control + EPOCH) + 1

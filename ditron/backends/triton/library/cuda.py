@@ -5,13 +5,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ditron.backends.triton.library.common import AGE, EPOCH, hold
+from ditron.backends.triton.library.common import AGE, EPOCH, halves, hold
 
-__all__ = ["AGE", "EPOCH", "notify", "notify_set", "wait"]
+__all__ = ["AGE", "EPOCH", "fence_loads", "halves", "notify", "notify_set", "wait"]
 
 # What each piece of assembly gives in the interpreter, by how its text begins: a number, or the
 # place of the operand that it passes on.
-HOOKS: dict[str, tuple[str, int]] = {"mov.b32 $0, 0": ("is", 0), "mov.b32 $0, $1": ("operand", 0)}
+HOOKS: dict[str, tuple[str, int]] = {
+    "mov.b32 $0, 0": ("is", 0),
+    "mov.b32 $0, $1": ("operand", 0),
+    "fence.proxy.async": ("operand", 0),
+}
 
 
 @triton.jit
@@ -27,6 +31,23 @@ def wait(control, word, want, task, SITE: tl.constexpr, SCOPE: tl.constexpr):
         f"mov.b32 $0, 0; // wait {SITE}",
         "=r,r",
         [seen],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def fence_loads(token):
+    """Let loads through tensor descriptors see what the waits before have seen.
+
+    They go another way to memory than the stores that the waits tell of (PTX calls it the async
+    proxy), and nothing orders the two but this. Returns the token, for the loads to depend on.
+    """
+    return tl.inline_asm_elementwise(
+        "fence.proxy.async.global; mov.b32 $0, $1;",
+        "=r,r",
+        [token],
         dtype=tl.int32,
         is_pure=False,
         pack=1,
