@@ -20,6 +20,8 @@ MOST_ROWS, MOST_COLS, LEAST = 128, 256, 16
 POINTWISE_ELEMENTS, MOVED_ELEMENTS = 4096, 8192
 WIDEST = 1024
 BARRIER_BYTES = 256
+# Of operands on their way: more takes longer to start than it saves, where each tile starts anew.
+MOST_AHEAD_BYTES = 160 << 10
 
 
 @dataclass(frozen=True)
@@ -72,19 +74,20 @@ def dot_blocks(func: core.FuncOp, capacity: Sequence[int], target: Target) -> Bl
     summed = max(core.tile_type(d.lhs).dims[1] for d in dots)
     depth = max(min(target.block_k * 2 // element, power_of_two(summed)), LEAST)
     stage_bytes = (rows + cols) * depth * element
-    stages = min(target.stages, max(target.shared_bytes // stage_bytes, 1))
+    ahead = min(target.shared_bytes, MOST_AHEAD_BYTES)
+    stages = min(target.stages, max(ahead // stage_bytes, 1))
     # 128 registers a thread at most, and at least 256 threads for tiles of 128 by 128.
     warps = 8 if rows * cols * len(dots) * 64 >= MOST_SUMS * target.warp else 4
     overlap = 2 * stage_bytes if stages > 1 and summed > 2 * depth else 0
     return Blocks((rows, cols), depth, warps, stages, len(dots), overlap)
 
 
-def deeper(blocks: Blocks, target: Target, stored_bytes: int) -> Blocks:
-    """One more stage of 2-byte operands, where it fits beside what is stored meanwhile."""
+def deepest(blocks: Blocks, target: Target, stored_bytes: int) -> Blocks:
+    """As many stages of 2-byte operands as fit beside what is stored meanwhile."""
     rows, cols = blocks.blocks
-    taken = (blocks.stages + 1) * (rows + cols) * blocks.depth * 2
-    taken += rows * min(cols, STORED_COLUMNS) * stored_bytes + BARRIER_BYTES
-    return replace(blocks, stages=blocks.stages + 1) if taken <= target.shared_bytes else blocks
+    left = target.shared_bytes - rows * min(cols, STORED_COLUMNS) * stored_bytes - BARRIER_BYTES
+    stages = min(target.stages, left // ((rows + cols) * blocks.depth * 2))
+    return replace(blocks, stages=max(stages, blocks.stages))
 
 
 def has_dots(func: core.FuncOp) -> bool:

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from ditron.backends.triton.blocks import (
     MOVED_ELEMENTS,
     Blocks,
-    deeper,
+    deepest,
     dot_blocks,
     has_dots,
     pointwise_blocks,
@@ -190,7 +190,7 @@ class GridKernel(SignalCode):
         self.tiled = descriptor_blocks(func, self.blocks, self.grid, self.facts, stores=stores)
         self.flat = self._flat(capacity)
         if self.flat:
-            self.blocks = deeper(self.blocks, target, DTYPE_BYTES[_dtype(made[0])])
+            self.blocks = deepest(self.blocks, target, DTYPE_BYTES[_dtype(made[0])])
         if self.waits and self.tiled:
             self.code("token = fence_loads(token)")
 

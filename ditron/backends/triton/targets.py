@@ -18,7 +18,7 @@ class Target:
         warp: threads a warp.
         shared_bytes: of shared memory, the most that a program can have.
         block_k: elements of the summed dimension that a product loads at once, of 2-byte types.
-        stages: depth of the pipeline of a product's loop.
+        stages: depth of the pipeline of a product's loop, at most.
         descriptors: whether tiles are loaded through tensor descriptors (TMA).
     """
 
@@ -41,7 +41,7 @@ TARGETS = {
     t.name: t
     for t in (
         Target("sm_80", "cuda", 80, 32, 163 << 10, 64, 3),
-        Target("sm_90", "cuda", 90, 32, 227 << 10, 64, 3, descriptors=True),
+        Target("sm_90", "cuda", 90, 32, 227 << 10, 64, 4, descriptors=True),
         Target("sm_100", "cuda", 100, 32, 227 << 10, 64, 3),
         Target("gfx942", "hip", "gfx942", 64, 64 << 10, 32, 2),
         Target("gfx950", "hip", "gfx950", 64, 160 << 10, 64, 2),
