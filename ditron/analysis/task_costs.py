@@ -74,6 +74,9 @@ def _call_us(plan: Plan, machine: Machine, rows: slice, access: int) -> Floats:
     dtype = plan.buffers[int(plan.accesses.buffer[access])].dtype
     if not flops.any():
         return np.where(moved > 0, stream_us(machine, dtype, moved), machine.costs.task_us)
+    if not is_serial(machine):
+        # A GPU multiplies whole blocks, with zeros beyond the end.
+        flops, moved = (np.where(flops > 0, most.max(), 0) for most in (flops, moved))
     return dot_us(machine, dtype, flops, moved) * _slowdown(plan, machine, rows, access)
 
 

@@ -17,8 +17,8 @@ side, column by column, so that tiles which run at the same time share operands 
 A group's place is that of its last chunk, and `insert-signals` lets the tiles of one place start
 together: tiles that start one by one read the other operand again for each row (47 % lost on an
 H200).
-What is still equal stays in grid order. A product none of whose tiles comes earlier than another gets
-a grid in such an order (`passes/regrid.py`), its groups as high as suits that many `workers`.
+What is still equal stays in grid order. A product none of whose tiles comes earlier than another
+gets a grid in such an order (`passes/regrid.py`), its groups as high as suits that many `workers`.
 
 When a chunk arrives is its transfer's place on its lane; what is read in place is nearer the nearer
 its owner is, going up. Keys come out as closed forms where `plan/order.py` finds one.
