@@ -49,7 +49,7 @@ def gemm(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Compiled, TritonProgram]:
     """A matmul that waits for every tile, and notifies."""
-    program = program_of(request.param, "04_mlp", {}, {"algorithm": "mesh-push"})
+    program = program_of(request.param, *CASES[1])
     launch = next(x for x in program.launches if x.dots and x.always and x.notifies)
     path = write_source(program.source, tmp_path_factory.mktemp("source"))
     (compiled,) = compiling.compile_kernels(path, [launch], TARGETS[request.param])
@@ -99,7 +99,7 @@ def test_a_load_before_the_wait_is_seen(gemm: tuple[Compiled, TritonProgram]) ->
     load = next(
         line
         for line in compiled.text.splitlines()
-        if re.match(r"\s*(@\S+ )?(cp\.async\.cg|(global|buffer)_load_dwordx)", line)
+        if re.match(r"\s*(@\S+ )?(cp\.async\.bulk\.tensor|(global|buffer)_load_dwordx)", line)
     )
     first = r"^(\s*.*(?:ld\.global\.\w+\.acquire|buffer_inv).*)$"
     with pytest.raises(CompileError, match="may run before"):
