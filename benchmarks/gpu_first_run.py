@@ -1,7 +1,7 @@
 """Examples on one GPU with 1, 2 and 4 ranks, checked against torch; emitted GEMM beside cuBLAS.
 
     python -m benchmarks.gpu_first_run              # all sections
-    python -m benchmarks.gpu_first_run gemm         # or some: gemm, ranks:2, copy:2, hang, wrap
+    python -m benchmarks.gpu_first_run gemm         # or some: gemm, ranks:2, copy:2, local:2, wrap
 
 Several ranks on a GPU run under CUDA MPS, whose daemon is started for them, with directories of its
 own, and ended after them. Every section is a process; one that fails does not stop the others. Exit
@@ -34,7 +34,7 @@ from ditron.runtime.cuda import CudaExecutor
 from ditron.runtime.cuda_driver import sm_count
 
 ROOT = Path(__file__).resolve().parents[1]
-SECTIONS = ("gemm", "ranks:1", "ranks:2", "ranks:4", "copy:2", "hang", "wrap")
+SECTIONS = ("gemm", "ranks:1", "ranks:2", "ranks:4", "copy:2", "local:2", "hang", "wrap")
 COPY_LANES = 4
 SPARE_SMS = 4  # of a rank's share: MPS may round it
 SECTION_S = 420
@@ -204,6 +204,25 @@ def cublas_seconds(x: torch.Tensor, w: torch.Tensor, repeats: int = 30) -> float
     return median(times)
 
 
+def local_section(ranks: int) -> bool:
+    """Ranks in processes of their own, as torchrun would start them."""
+    share = -(-ranks // torch.cuda.device_count())
+    environment = {
+        **os.environ,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29541",
+        "WORLD_SIZE": str(ranks),
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(100 // share),
+    }
+    command = [sys.executable, "-m", "benchmarks.gpu_local"]
+    started = [
+        subprocess.Popen(command, env={**environment, "RANK": str(rank)}, cwd=ROOT)
+        for rank in range(ranks)
+    ]
+    ended = [process.wait(120) for process in started]
+    return not any(ended)
+
+
 def hang_section() -> bool:
     """A notify taken out of the code: the launch must end with a report, and run after reset."""
     program = example("01_ag_gemm", m=512, n=512, k=256, tp=2)
@@ -253,6 +272,8 @@ def section(name: str) -> bool:
     try:
         if name.startswith("ranks:"):
             return ranks_section(int(name.removeprefix("ranks:")))
+        if name.startswith("local:"):
+            return local_section(int(name.removeprefix("local:")))
         if name.startswith("copy:"):
             return ranks_section(int(name.removeprefix("copy:")), "copy-engine")
         return {"gemm": gemm_section, "hang": hang_section, "wrap": wrap_section}[name]()

@@ -1,23 +1,28 @@
-"""AG+GEMM on one GPU with its peers' shards behind PCIe, beside copying and multiplying in turn.
+"""AG+GEMM and GEMM+RS on one GPU with its peers behind PCIe, beside doing one after the other.
 
-    python -m benchmarks.gpu_overlap                  # all shapes
-    python -m benchmarks.gpu_overlap 8192,12288,8192  # (M, N of a rank, K), as many as wanted
+    python -m benchmarks.gpu_overlap                     # all shapes of both
+    python -m benchmarks.gpu_overlap ag:8192,12288,8192  # (M, N, K) of a rank, as many as wanted
+    python -m benchmarks.gpu_overlap rs:8192,8192,12288
 
 Rank 0 of eight runs; its peers compute nothing, and their memory is pinned host memory, so that
-copies of their shards take the PCIe link (about 55 GB/s), which makes transfers and products of
-ordinary shapes take about equally long. What runs is what `Options(transport="copy-engine")` makes
-of the program for that rank: chunk copies and flags on side streams, tiles that wait for them.
+copies between them and the rank take the PCIe link (about 55 GB/s each way), which makes transfers
+and products of ordinary shapes take about equally long. What runs is what
+`Options(transport="copy-engine")` makes of the program for that rank: chunk copies and flags on
+side streams, tiles that wait for them, or copies that wait for tiles. In GEMM+RS the peers' partial
+sums come in while the rank's go out.
 
 Printed for each shape, milliseconds, medians of samples taken in turn: the copies alone, ditron's
-product alone, cuBLAS alone, copies then cuBLAS, overlapped; then how near the overlapped launch
-comes to max(copies, product), by ditron's product and by cuBLAS; then what it gains over copies and
-cuBLAS in turn, beside the most that could be gained, (copies + cuBLAS) / max of both. Results are
-compared with torch's. The same figures go to benchmarks/results/gpu_overlap.json.
+kernels alone, cuBLAS alone, copies and cuBLAS in turn (without the sum of GEMM+RS), overlapped;
+then how near the overlapped launch comes to max(copies, kernels), and to that with cuBLAS; then
+what it gains over copies and cuBLAS in turn, beside the most that could be gained,
+(copies + cuBLAS) / max of both. Results are compared with torch's. The same figures go to
+benchmarks/results/gpu_overlap.json.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 import tempfile
@@ -34,8 +39,9 @@ import ditron as dt
 from benchmarks.gpu_first_run import example, executor_of, say
 from ditron.executable import Executable
 from ditron.plan.launches import LaunchKind, beside_still_peers
-from ditron.plan.tables import Plan
+from ditron.plan.tables import Plan, Role
 from ditron.runtime.cuda_driver import sm_count
+from ditron.runtime.gpu_host import HostProgram
 from ditron.runtime.gpu_layout import GpuLayout
 from ditron.runtime.gpu_program import SLOT_WORDS, TritonProgram
 from ditron.runtime.gpu_rank import GpuRank, keep_busy
@@ -45,17 +51,20 @@ from ditron.runtime.pinned import PinnedMemory
 RESULTS = Path(__file__).parent / "results" / "gpu_overlap.json"
 RANKS = 8
 REPEATS = 15
-CHUNK_TILE_ROWS = 4  # a chunk is as high as a group of tiles that share operands
+CHUNK_ROWS = 4 * 128  # a chunk is as high as a group of tiles that share operands
 FAR = 1 << 30  # ahead of every wait
 
-# (M, N of a rank, K).
+# What runs, and (M, N, K) of a rank.
 SHAPES = (
-    (8192, 8192, 8192),
-    (8192, 12288, 8192),
-    (8192, 28672, 8192),
-    (8192, 11008, 4096),
-    (8192, 14336, 4096),
-    (8192, 29568, 8192),
+    "ag:8192,8192,8192",
+    "ag:8192,12288,8192",
+    "ag:8192,28672,8192",
+    "ag:8192,11008,4096",
+    "ag:8192,14336,4096",
+    "ag:8192,29568,8192",
+    "rs:8192,8192,8192",
+    "rs:8192,8192,12288",
+    "rs:8192,8192,28672",
 )
 
 
@@ -63,9 +72,9 @@ SHAPES = (
 class Row:
     """One shape's figures, in milliseconds."""
 
-    shape: tuple[int, int, int]
+    shape: str
     copy: float
-    product: float
+    kernels: float
     cublas: float
     in_turn: float
     overlapped: float
@@ -73,8 +82,8 @@ class Row:
 
     @property
     def of_bound(self) -> float:
-        """How near it comes to the larger of copies and its own product."""
-        return max(self.copy, self.product) / self.overlapped
+        """How near it comes to the larger of copies and its own kernels."""
+        return max(self.copy, self.kernels) / self.overlapped
 
     @property
     def of_cublas_bound(self) -> float:
@@ -104,6 +113,15 @@ class SlowPeers:
         ]
         bases = [self.gpu.device.address, *(peer.address for peer in self.peers)]
         self.kernels = self.gpu.connect(write_source(program.source, folder), bases, self.launches)
+        kinds = self.launches.kind
+        self.moves = HostProgram(
+            plan,
+            self.launches.only((kinds == LaunchKind.COPY) | (kinds == LaunchKind.EVENT)),
+            self.gpu.memory,
+            {},
+            self.gpu.calls(),
+            lambda _: None,
+        )
 
     def _touched(self, rank: int) -> list[tuple[int, int]]:
         """What the launches read or write of a peer's memory."""
@@ -133,13 +151,8 @@ class SlowPeers:
         return memory.view(torch.bfloat16).view(found.capacity)
 
     def copies(self) -> None:
-        """All copies to the rank, one after another on the current stream."""
-        host = self.gpu.host
-        stream = torch.cuda.current_stream().cuda_stream
-        for row, bound in zip(host.rows, host.bound, strict=True):
-            if row.kind is LaunchKind.COPY:
-                for one in bound:
-                    one(stream)
+        """All copies to and from the rank, on their streams, waiting for nothing."""
+        self.moves.enqueue(self.gpu.main, 0)
 
     def products(self) -> None:
         """The kernels alone; all they wait for must have come."""
@@ -178,75 +191,108 @@ def milliseconds(stream: torch.cuda.Stream, launch: Callable[[], object]) -> flo
     return begin.elapsed_time(end)
 
 
-def measure(
-    shape: tuple[int, int, int], folder: Path, chunk_rows: int, workers: int, lanes: int = 2
-) -> Row:
+def measure(shape: str, folder: Path, workers: int) -> Row:
     """One shape."""
-    m, n, k = shape
-    start = time.perf_counter()
-    program = example("01_ag_gemm", m=m, n=n * RANKS, k=k, tp=RANKS)
+    kind, _, sizes = shape.partition(":")
+    m, n, k = map(int, sizes.split(","))
+    if kind == "ag":
+        program = example("01_ag_gemm", m=m, n=n * RANKS, k=k, tp=RANKS)
+        algorithm, row_bytes, prepare = "mesh-pull", 2 * k, gathered
+    else:
+        program = example("02_gemm_rs", m=m, n=n, k=k * RANKS, tp=RANKS)
+        algorithm, row_bytes, prepare = "mesh-push", 2 * n, scattered
     options = dt.Options(
-        algorithm="mesh-pull",
+        algorithm=algorithm,
         transport="copy-engine",
-        chunk_bytes=chunk_rows * k * 2,
-        tile=(128, 256),
+        chunk_bytes=CHUNK_ROWS * row_bytes,
+        per_op={"matmul": dt.OpOptions(tile=(128, 256))},
         workers=workers,
-        copy_lanes=lanes,
     )
+    start = time.perf_counter()
     exe = dt.compile(program, target="cuda", options=options)
-    compiled = time.perf_counter()
     slow = SlowPeers(exe.plan, program_of(exe), folder)
-    x = torch.randn(m, k, device="cuda", dtype=torch.bfloat16) * k**-0.5
-    for rank, part in enumerate(x.chunk(RANKS)):
-        slow.shard("x", rank).copy_(part)
-    w = slow.shard("w", 0)
-    w.normal_()
-    y = slow.shard("y", 0)
-    want = x @ w
-    say(f"     compiled in {compiled - start:.1f} s, ready {time.perf_counter() - compiled:.1f} s")
+    say(f"{shape}: compiled and connected in {time.perf_counter() - start:.1f} s")
     say(f"     {slow.kernels}")
-    main = slow.gpu.main
-    error = 0.0
-    for _ in range(3):
-        slow.shard("all_gather", 0).fill_(float("nan"))
-        y.fill_(float("nan"))
-        torch.cuda.synchronize()
-        slow.gpu.enqueue()
-        slow.gpu.finish(lambda: False)
-        error = max(error, ((y - want).float().norm() / want.float().norm()).item())
+    x, w, want = prepare(slow)
+    error = max(launch_error(slow, want) for _ in range(3))
     if not error < 0.01:
         raise AssertionError(f"{shape}: error {error}")
-    in_turn = lambda: (slow.copies(), torch.mm(x, w, out=want))  # noqa: E731
+    product = x @ w
+
+    def multiply() -> None:
+        torch.mm(x, w, out=product)
+
+    def in_turn() -> None:
+        slow.copies()
+        multiply()
+
     ways: dict[str, Callable[[], object]] = {
         "copy": slow.copies,
-        "cublas": lambda: torch.mm(x, w, out=want),
+        "cublas": multiply,
         "in_turn": in_turn,
         "overlapped": slow.gpu.enqueue,
     }
-    samples: dict[str, list[float]] = {name: [] for name in (*ways, "product")}
+    samples: dict[str, list[float]] = {name: [] for name in (*ways, "kernels")}
     for _ in range(REPEATS):
         for name, way in ways.items():
-            samples[name].append(milliseconds(main, way))
+            samples[name].append(milliseconds(slow.gpu.main, way))
     slow.gpu.finish(lambda: False)
     slow.let_all_pass()
-    samples["product"] = [milliseconds(main, slow.products) for _ in range(REPEATS)]
+    samples["kernels"] = [milliseconds(slow.gpu.main, slow.products) for _ in range(REPEATS)]
     slow.close()
     exe.close()
     return Row(shape, error=error, **{name: median(values) for name, values in samples.items()})
 
 
+def gathered(slow: SlowPeers) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Fill the inputs of an AG+GEMM; returns what the rank multiplies, and the result."""
+    m, k = next(b.capacity for b in slow.plan.buffers if b.name == "all_gather")
+    x = torch.randn(m, k, device="cuda", dtype=torch.bfloat16) * k**-0.5
+    for rank, part in enumerate(x.chunk(RANKS)):
+        slow.shard("x", rank).copy_(part)
+    w = slow.shard("w", 0)
+    w.normal_()
+    return x, w, (x @ w).float()
+
+
+def scattered(slow: SlowPeers) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The same for a GEMM+RS; the peers' partial products are whatever is put there."""
+    x, w = slow.shard("x", 0), slow.shard("w", 0)
+    x.normal_()
+    w.normal_().mul_(x.shape[1] ** -0.5)
+    rows = x.shape[0] // RANKS
+    want = (x[:rows] @ w).float()
+    for rank in range(1, RANKS):
+        part = torch.randn(rows, w.shape[1], device="cuda", dtype=torch.bfloat16)
+        slow.shard("matmul", rank)[:rows].copy_(part)
+        want += part.float()
+    return x, w, want
+
+
+def launch_error(slow: SlowPeers, want: torch.Tensor) -> float:
+    """One launch, after all that it should write is spoilt; how far it is from what it should."""
+    for buffer in slow.plan.buffers:
+        if buffer.role not in (Role.INPUT, Role.WEIGHT):
+            slow.shard(buffer.name, 0).fill_(float("nan"))
+    torch.cuda.synchronize()
+    slow.gpu.enqueue()
+    slow.gpu.finish(lambda: False)
+    apart = slow.shard("y", 0).float() - want
+    return (apart.square().sum() / want.square().sum()).sqrt().item()
+
+
 HEADERS = (
-    "M,N,K", "copy", "product", "cuBLAS", "in turn", "overlapped",
+    "shape", "copy", "kernels", "cuBLAS", "in turn", "overlapped",
     "of bound", "of cuBLAS bound", "speedup", "ceiling", "error",
 )  # fmt: skip
 
 
 def cells(row: Row) -> list[str]:
     """A row of the table."""
-    times = (row.copy, row.product, row.cublas, row.in_turn, row.overlapped)
+    times = (row.copy, row.kernels, row.cublas, row.in_turn, row.overlapped)
     ratios = (row.of_bound, row.of_cublas_bound, row.speedup, row.ceiling)
     return [
-        ",".join(map(str, row.shape)),
+        row.shape,
         *(f"{value:.3f}" for value in (*times, *ratios)),
         f"{row.error:.1e}",
     ]
@@ -274,14 +320,12 @@ def versions() -> dict[str, str]:
 
 def main(arguments: list[str]) -> int:
     """Measure shapes; print and write the table."""
-    given = [tuple(map(int, text.split(","))) for text in arguments]
-    shapes = [(m, n, k) for m, n, k in given] or SHAPES
-    sms = sm_count(0)
+    # The peers' streams are many: with fewer queues than streams, one would stand behind another.
+    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "32"
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="ditron-") as folder:
-        for shape in shapes:
-            say(f"{shape}")
-            rows.append(measure(shape, Path(folder), 128 * CHUNK_TILE_ROWS, sms))
+        for shape in arguments or SHAPES:
+            rows.append(measure(shape, Path(folder), sm_count(0)))
             say(table(rows[-1:]))
     say(table(rows))
     RESULTS.parent.mkdir(exist_ok=True)

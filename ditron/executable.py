@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Self
 
 import torch
+import torch.distributed as dist
 
 from ditron.analysis.report import ProofReport
-from ditron.backends.base import Assembly, Built
+from ditron.backends.base import Assembly, Built, Local
 from ditron.errors import InputError, LaunchError, OptionError
 from ditron.plan.placement import Mesh
 from ditron.plan.spec import TensorSpec
@@ -100,6 +101,36 @@ class Executable:
         self._place(inputs)
         self._executor.launch()
         return {name: self._gather(name) for name in self._of(Role.OUTPUT)}
+
+    def run_local(
+        self,
+        inputs: Tensors,
+        out: Tensors | None = None,
+        stream: torch.cuda.Stream | None = None,
+        group: dist.ProcessGroup | None = None,
+    ) -> dict[str, torch.Tensor]:
+        """Launch this process's rank once, as under torchrun; every process of a group calls it.
+
+        The first call connects the ranks, after they have compared what they compiled. Later ones
+        enqueue work and return: they allocate nothing, wait for nothing and can be captured in a
+        CUDA graph.
+
+        Args:
+            inputs: this rank's shards of all inputs, on its device; of weights those that are new.
+            out: tensors that its outputs are copied to; without it they are returned where they
+                lie, until the next launch.
+            stream: behind which to run, the current one by default.
+            group: the processes that are the ranks, all of them by default.
+
+        Raises:
+            OptionError: the target runs no rank in this process.
+            InputError: a tensor of another name, shape or dtype.
+            LaunchError: the ranks did not compile the same, or the group is of another size.
+            HangError: an earlier launch was stopped.
+        """
+        if not isinstance(self._executor, Local):
+            raise OptionError("run_local is for target cuda, a process a GPU; here use run")
+        return self._executor.run_local(inputs, out, stream, group)
 
     def measure(self, inputs: Tensors, repeats: int = 20) -> list[float]:
         """Seconds of each of some launches, slowest rank, with the inputs already in place."""

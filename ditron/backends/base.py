@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import torch
+import torch.distributed as dist
 from xdsl.dialects.builtin import ModuleOp
 
 from ditron.passes.lower_to_shmem import TransportName
@@ -53,6 +54,21 @@ class Assembly(Protocol):
 
     def assembly(self) -> str:
         """The assembly of all kernels."""
+        ...
+
+
+@runtime_checkable
+class Local(Protocol):
+    """An executor that can run one rank in the process that it is in."""
+
+    def run_local(
+        self,
+        inputs: Mapping[str, torch.Tensor],
+        out: Mapping[str, torch.Tensor] | None,
+        stream: torch.cuda.Stream | None,
+        group: dist.ProcessGroup | None,
+    ) -> dict[str, torch.Tensor]:
+        """Enqueue a launch of this process's rank."""
         ...
 
 

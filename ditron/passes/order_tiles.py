@@ -8,17 +8,18 @@
 
 Needs: decomposed collectives. Ensures: within a grid, tiles whose last chunk arrives earlier come
 earlier; among tiles that wait for nothing from other ranks, those that a peer waits for come before
-those that only this rank needs, the next rank's first (so that at any time each rank makes what
-another one waits for). Among tiles that are equal in this, `group_rows` rows of tiles run side by
-side, column by column, so that tiles which run at the same time share operands in the cache:
+those that only this rank needs: what is sent in the order in which it is, then what is fetched, the
+next rank's first (so that at any time each rank makes what another one waits for). Among tiles that
+are equal in this, `group_rows` rows of tiles run side by side, column by column, so that tiles
+which run at the same time share operands in the cache:
 
     device.schedule order[(%p - %me) mod 4 * 2 + %m floordiv 2, %n, %m mod 2] ...
 
 A group's place is that of its last chunk, and `insert-signals` lets the tiles of one place start
 together: tiles that start one by one read the other operand again for each row (47 % lost on an
-H200).
-What is still equal stays in grid order. A product none of whose tiles comes earlier than another
-gets a grid in such an order (`passes/regrid.py`), its groups as high as suits that many `workers`.
+H200). What is still equal stays in grid order. A product none of whose tiles comes earlier than
+another gets a grid in such an order (`passes/regrid.py`), its groups as high as suits that many
+`workers`.
 
 When a chunk arrives is its transfer's place on its lane; what is read in place is nearer the nearer
 its owner is, going up. Keys come out as closed forms where `plan/order.py` finds one.
@@ -73,26 +74,25 @@ class OrderTilesPass(ModulePass):
 
 
 def _order(writer: GridSignals, key: Longs, groups: Sequence[Longs]) -> None:
-    """Write the keys that change the grid's order; one that those behind it settle is left out.
+    """Write the keys, unless they leave the tiles in grid order.
 
-    A tile's row in its group stays, since places in the order have a closed form with it.
+    A tile's row in its group is one, since places in the order have a closed form with it.
     """
     keys = [_dense(key)]
     if groups:
         group, *rest = groups
-        if (_order_of([key, *rest]) != _order_of([key, group, *rest])).any():
-            rest = [group, *rest]
         keys = [_dense(_last_of_group(key, group)), *rest]
     if (np.diff(_order_of(keys), axis=1) < 0).any():
-        writer.order_by(keys if keys[0].any() else keys[1:])
+        writer.order_by(keys)
 
 
 def _last_of_group(key: Longs, group: Longs) -> Longs:
-    """Each rank's keys [R, T], all of a group at its greatest."""
-    last = np.zeros((len(key), int(group.max()) + 1), np.int64)
+    """A number for each rank's groups [R, T], that grows with the greatest key of any of its."""
+    many = int(group.max()) + 1
+    last = np.full((len(key), many), key.min())
     rank = np.arange(len(key))[:, None]
     np.maximum.at(last, (np.broadcast_to(rank, key.shape), group), key)
-    return last[rank, group]
+    return last[rank, group] * many + group
 
 
 def _order_of(keys: Sequence[Longs]) -> Longs:
@@ -146,13 +146,20 @@ def _arrival(plan: Plan, pairing: Pairing) -> Longs:
 
 
 def _wanted(plan: Plan, pairing: Pairing) -> Longs:
-    """How near the nearest other rank is that waits for a task; `ranks` where none does."""
-    groups = pairing.groups
+    """How soon a task's result is wanted: first by transfers, in their order, then by other ranks.
+
+    `ranks` where nobody but the rank's own kernels waits for it.
+    """
+    groups, tasks = pairing.groups, plan.tasks
+    moves = np.array([op.engine == "copy" for op in plan.ops], np.bool_)
     released = np.array([op.kind is OpKind.RELEASE for op in plan.ops], np.bool_)
     there = ~released[groups.op[pairing.after]]
     before, after = pairing.before[there], pairing.after[there]
     distance = (groups.rank[after] - groups.rank[before]) % plan.ranks
+    sooner = len(tasks) - longs(tasks.seq)[groups.first[after]]
+    sent = moves[groups.op[after]] & ~moves[groups.op[before]] & (distance == 0)
     nearness = np.where(distance == 0, 0, plan.ranks - distance)
+    nearness = np.where(sent, plan.ranks + sooner, nearness)
     return plan.ranks - _greatest(plan, pairing, before, nearness)
 
 

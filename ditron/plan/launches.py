@@ -109,8 +109,8 @@ def beside_still_peers(plan: Plan, launches: Launches, rank: int) -> Launches:
     """One rank's launches among peers that compute nothing: their hosts do what reaches the rank.
 
     Their copies to the rank and their flags there are enqueued by the rank's own host, on streams
-    of their own; what their kernels would do is taken for done. So one GPU stands for a rank of a
-    larger machine, with peers behind a link of its own.
+    of their own; what their kernels would do is taken for done, so no stream waits for it. So one
+    GPU stands for a rank of a larger machine, with peers behind a link of its own.
     """
     mine = list(launches.of_rank(rank).rows())
     forks, joins = [row for row in mine if row.behind == 0], [row for row in mine if _joins(row)]
@@ -126,7 +126,15 @@ def beside_still_peers(plan: Plan, launches: Launches, rank: int) -> Launches:
     ]
     forks += [HostCall(rank, side, LaunchKind.EVENT, behind=0) for side in numbers.values()]
     joins += [HostCall(rank, 0, LaunchKind.EVENT, behind=side) for side in numbers.values()]
-    inner = [row for row in mine if row.behind != 0 and not _joins(row)]
+    flagged = {row.slot for row in (*mine, *others) if row.kind is LaunchKind.FLAG}
+    own = plan.notifies.slot[plan.tasks.rank[plan.notifies.task] == rank]
+    come = flagged.union(own.tolist())
+    inner = [
+        row
+        for row in mine
+        if row.behind != 0 and not _joins(row)
+        if row.kind is not LaunchKind.STREAM_WAIT or row.slot in come
+    ]
     return _table([*forks, *sent, *inner, *joins])
 
 

@@ -13,15 +13,18 @@ import sys
 import tempfile
 import time
 import weakref
+from collections.abc import Mapping
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from ditron.errors import HangError, InputError, LaunchError
 from ditron.plan.tables import Plan
 from ditron.runtime.cuda_driver import sm_count
+from ditron.runtime.cuda_local import LocalRank
 from ditron.runtime.cuda_rank import Spec
 from ditron.runtime.gpu_program import TritonProgram
 from ditron.runtime.gpu_report import Hung, hang_report
@@ -49,6 +52,7 @@ class CudaExecutor:
         self._fd = -1
         self._dirty: set[str] = set()
         self._unusable = ""
+        self._local: LocalRank | None = None
 
     def write(self, buffer: str, rank: int, tensor: torch.Tensor) -> None:
         """Put a rank's shard of an input or weight in place.
@@ -79,6 +83,24 @@ class CudaExecutor:
             HangError: a wait ran out of its bound; likewise.
         """
         self._do(("launch",))
+
+    def run_local(
+        self,
+        inputs: Mapping[str, torch.Tensor],
+        out: Mapping[str, torch.Tensor] | None,
+        stream: torch.cuda.Stream | None,
+        group: dist.ProcessGroup | None,
+    ) -> dict[str, torch.Tensor]:
+        """Enqueue a launch of this process's rank; the first call connects the group.
+
+        Raises:
+            LaunchError: the group does not fit, or is not the one of the first call.
+        """
+        if self._local is None:
+            self._local = LocalRank(self._plan, self._program, self._bound_s, group)
+        if self._local.group is not group:
+            raise LaunchError(f"{self._plan.name} runs in the group of its first call only")
+        return self._local.run(inputs, out, stream)
 
     def measure(self, repeats: int) -> list[float]:
         """Seconds of each of some launches by device time, slowest rank, from a barrier on."""
@@ -113,6 +135,8 @@ class CudaExecutor:
     def close(self) -> None:
         """End the rank processes and let go of the memory."""
         self._stop()
+        if self._local is not None:
+            self._local.close()
         self._heap = None
         if self._fd >= 0:
             os.close(self._fd)
@@ -251,6 +275,7 @@ def _devices() -> int:
 
 def _start(theirs: socket.socket, heap_fd: int, share: int) -> subprocess.Popen[bytes]:
     environment = dict(os.environ)
+    environment.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # no stream behind another's wait
     if share > 1:  # under MPS each rank has its share of the SMs, so that all can run at once
         environment.setdefault("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", str(100 // share))
     with theirs:

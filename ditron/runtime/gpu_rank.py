@@ -184,12 +184,12 @@ class GpuRank:
         while not done.query():
             time.sleep(LOOK_S)
             if time.monotonic() - start > self.bound_s or interrupted():
-                self._stop(done)
+                self.stop(done)
                 break
         if self.memory.stop_word().item():
             raise TimeoutError
 
-    def _stop(self, done: torch.cuda.Event) -> None:
+    def stop(self, done: torch.cuda.Event) -> None:
         """Have every wait give up: kernels by the stop word, streams by what they wait for."""
         with torch.cuda.stream(self.rescue):
             self.memory.stop_word().copy_(self.one, non_blocking=True)

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from ditron.backends.triton import interpreter_patch
-from ditron.runtime import cuda_rank, gpu_rank
+from ditron.runtime import cuda_local, cuda_rank, gpu_rank
 
 assert interpreter_patch  # imported before Triton: it readies it
 
@@ -144,21 +144,25 @@ def _open(handle: bytes) -> int:
     return int(_map(handle.decode()).ctypes.data)
 
 
-def main() -> None:
+def pretend() -> None:
+    """Take the GPU away from torch and ditron."""
     torch.set_num_threads(1)
     cuda: Any = torch.cuda
     cuda.set_device = _nothing
     cuda.synchronize = _nothing
     cuda.Stream, cuda.Event = FakeStream, FakeEvent
     cuda.stream = _same_stream
+    cuda.current_stream = FakeStream
     cuda.is_current_stream_capturing = lambda: False
     module: Any = cuda_rank
     module.open_peer, module.close_peer = _open, _nothing
     module.RankProcess, module.GpuRank = FakeRank, FakeGpu
+    local: Any = cuda_local
+    local.open_peer, local.GpuRank = _open, FakeGpu
     memory: Any = gpu_rank
     memory.DeviceMemory = FakeMemory
-    cuda_rank.serve(Connection(int(sys.argv[1])))
 
 
 if __name__ == "__main__":
-    main()
+    pretend()
+    cuda_rank.serve(Connection(int(sys.argv[1])))

@@ -114,9 +114,11 @@ class GridFacts:
 
 
 def local_signals(plan: Plan, driven: Collection[str] = ()) -> list[bool]:
-    """For each array of signals, whether only kernels of the rank that owns a slot raise it."""
+    """For each array of signals, whether only kernels of the rank that owns it raise and see it."""
     local = plan.slots.rank[plan.notifies.slot] == plan.tasks.rank[plan.notifies.task]
     kernels = np.array([op.engine not in driven for op in plan.ops], np.bool_)
     local &= kernels[plan.tasks.op[plan.notifies.task]]
+    seen = plan.slots.signals[plan.waits.slot[~kernels[plan.tasks.op[plan.waits.task]]]]
+    local &= ~np.isin(plan.slots.signals[plan.notifies.slot], seen)
     array = plan.slots.signals[plan.notifies.slot]
     return [bool(local[array == number].all()) for number in range(len(plan.signals))]
