@@ -124,14 +124,15 @@ class SlowPeers:
         )
 
     def _touched(self, rank: int) -> list[tuple[int, int]]:
-        """What the launches read or write of a peer's memory."""
+        """What the rank's launches read or write of a peer's memory."""
         found: list[tuple[int, int]] = []
-        slots, accesses = self.plan.slots, self.plan.accesses
+        slots, accesses, notifies = self.plan.slots, self.plan.accesses, self.plan.notifies
+        raised = notifies.slot[self.plan.tasks.rank[notifies.task] == 0]
+        for slot in raised[slots.rank[raised] == rank].tolist():
+            at = self.layout.signals[self.plan.signals[int(slots.signals[slot])]]
+            at += 4 * SLOT_WORDS * int(slots.index[slot])
+            found.append((at, at + 4))
         for row in self.launches.rows():
-            if row.kind is LaunchKind.FLAG and int(slots.rank[row.slot]) == rank:
-                at = self.layout.signals[self.plan.signals[int(slots.signals[row.slot])]]
-                at += 4 * SLOT_WORDS * int(slots.index[row.slot])
-                found.append((at, at + 4))
             if row.kind is not LaunchKind.COPY:
                 continue
             for access in self.plan.accesses_of(row.task):

@@ -108,24 +108,18 @@ def plan_launches(plan: Plan, driven: Collection[str] = ()) -> Launches:
 def beside_still_peers(plan: Plan, launches: Launches, rank: int) -> Launches:
     """One rank's launches among peers that compute nothing: their hosts do what reaches the rank.
 
-    Their copies to the rank and their flags there are enqueued by the rank's own host, on streams
-    of their own; what their kernels would do is taken for done, so no stream waits for it. So one
-    GPU stands for a rank of a larger machine, with peers behind a link of its own.
+    Their copies to the rank and their flags there are enqueued by the rank's own host, on a stream
+    each for all peers, as if by one link; what their kernels would do is taken for done, so no
+    stream waits for it. So one GPU stands for a rank of a larger machine, with peers behind a link
+    of its own.
     """
     mine = list(launches.of_rank(rank).rows())
     forks, joins = [row for row in mine if row.behind == 0], [row for row in mine if _joins(row)]
-    streams = max(row.stream for row in mine) + 1
     others = list(launches.only(launches.rank != rank).rows())
-    used = dict.fromkeys((r.rank, r.stream) for r in others if _reaches(plan, r, rank))
-    numbers = {place: streams + number for number, place in enumerate(used)}
-    sent = [
-        HostCall(rank, numbers[r.rank, r.stream], r.kind, r.op, r.task, r.slot, behind=behind)
-        for r in others
-        if (behind := numbers.get((r.rank, r.behind), NONE)) >= 0 or _reaches(plan, r, rank)
-        if (r.rank, r.stream) in numbers
-    ]
-    forks += [HostCall(rank, side, LaunchKind.EVENT, behind=0) for side in numbers.values()]
-    joins += [HostCall(rank, 0, LaunchKind.EVENT, behind=side) for side in numbers.values()]
+    sent = _sent(plan, others, rank, max(row.stream for row in mine) + 1)
+    for side in sorted({row.stream for row in sent}):
+        forks.append(HostCall(rank, side, LaunchKind.EVENT, behind=0))
+        joins.append(HostCall(rank, 0, LaunchKind.EVENT, behind=side))
     flagged = {row.slot for row in (*mine, *others) if row.kind is LaunchKind.FLAG}
     own = plan.notifies.slot[plan.tasks.rank[plan.notifies.task] == rank]
     come = flagged.union(own.tolist())
@@ -136,6 +130,25 @@ def beside_still_peers(plan: Plan, launches: Launches, rank: int) -> Launches:
         if row.kind is not LaunchKind.STREAM_WAIT or row.slot in come
     ]
     return _table([*forks, *sent, *inner, *joins])
+
+
+def _sent(plan: Plan, others: list[HostCall], rank: int, copies: int) -> list[HostCall]:
+    """What peers' hosts do to a rank: copies on stream `copies`, flags on the one behind it."""
+    reaching = {at for at, row in enumerate(others) if _reaches(plan, row, rank)}
+    copying = {
+        (others[at].rank, others[at].stream)
+        for at in reaching
+        if others[at].kind is LaunchKind.COPY
+    }
+    found: list[HostCall] = []
+    for at, row in enumerate(others):
+        stream = copies + ((row.rank, row.stream) not in copying)
+        if at in reaching:
+            found.append(HostCall(rank, stream, row.kind, row.op, row.task, row.slot))
+        elif (row.rank, row.behind) in copying and row.stream != 0:
+            event = LaunchKind.EVENT
+            found.append(HostCall(rank, stream, event, row.op, row.task, behind=copies))
+    return found
 
 
 def _joins(row: HostCall) -> bool:
