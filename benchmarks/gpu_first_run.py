@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -32,6 +32,7 @@ from ditron.executable import Executable
 from ditron.plan.tables import Role
 from ditron.runtime.cuda import CudaExecutor
 from ditron.runtime.cuda_driver import sm_count
+from ditron.runtime.gpu_program import TritonProgram
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = ("gemm", "ranks:1", "ranks:2", "ranks:4", "copy:2", "local:2", "hang", "wrap")
@@ -224,18 +225,37 @@ def local_section(ranks: int) -> bool:
 
 
 def hang_section() -> bool:
-    """A notify taken out of the code: the launch must end with a report, and run after reset."""
+    """A signal taken away: the launch must end with a report, and run after reset."""
+    kernels = hangs("mesh-in-place", None, mute_notify)
+    return hangs("mesh-pull", "copy-engine", mute_flags) and kernels
+
+
+def mute_notify(good: TritonProgram) -> TritonProgram:
+    """Kernels that do not tell the product that a shard is there."""
+    source = re.sub(r"notify(_set)?\(tl.load\(matmul_ready_at.*", "pass", good.source)
+    assert source != good.source
+    # Nor may the check of the compiled kernels look for it: that would refuse them.
+    launches = tuple(replace(launch, notifies=()) for launch in good.launches)
+    return replace(good, source=source, launches=launches)
+
+
+def mute_flags(good: TritonProgram) -> TritonProgram:
+    """Hosts that do not tell each other's copies that a shard is there."""
+    acquires = good.host.op == 0
+    assert acquires.any()
+    return replace(good, host=good.host.only(~acquires))
+
+
+def hangs(
+    algorithm: str, transport: str | None, broken: Callable[[TritonProgram], TritonProgram]
+) -> bool:
+    """Whether a launch of a broken program is stopped and told of, and the right one runs then."""
     program = example("01_ag_gemm", m=512, n=512, k=256, tp=2)
-    options = replace(options_for(2, "mesh-in-place"), wait_bound_s=3)
+    options = replace(options_for(2, algorithm, transport), wait_bound_s=3)
     with dt.compile(program, target="cuda", options=options) as exe:
         executor = executor_of(exe)
         good = executor._program  # pyright: ignore[reportPrivateUsage]
-        broken = re.sub(r"notify(_set)?\(tl.load\(matmul_ready_at.*", "pass", good.source)
-        assert broken != good.source
-        # Nor may the check of the compiled kernels look for it: that would refuse them.
-        launches = tuple(replace(launch, notifies=()) for launch in good.launches)
-        faulty = replace(good, source=broken, launches=launches)
-        executor._program = faulty  # pyright: ignore[reportPrivateUsage]
+        executor._program = broken(good)  # pyright: ignore[reportPrivateUsage]
         start = time.perf_counter()
         try:
             run(exe, random_inputs(exe, 0))
