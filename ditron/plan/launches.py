@@ -19,12 +19,13 @@ Kinds:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import IntEnum
 
 import numpy as np
 
-from ditron.plan.tables import DTYPE_BYTES, Bools, Ints, OpKind, Plan
+from ditron.errors import PlanError
+from ditron.plan.tables import Bools, Ints, OpKind, Plan
 
 NONE = -1
 
@@ -112,6 +113,9 @@ def beside_still_peers(plan: Plan, launches: Launches, rank: int) -> Launches:
     each for all peers, as if by one link; what their kernels would do is taken for done, so no
     stream waits for it. So one GPU stands for a rank of a larger machine, with peers behind a link
     of its own.
+
+    Raises:
+        PlanError: a kernel of the rank waits for a kernel of a peer.
     """
     mine = list(launches.of_rank(rank).rows())
     forks, joins = [row for row in mine if row.behind == 0], [row for row in mine if _joins(row)]
@@ -123,6 +127,7 @@ def beside_still_peers(plan: Plan, launches: Launches, rank: int) -> Launches:
     flagged = {row.slot for row in (*mine, *others) if row.kind is LaunchKind.FLAG}
     own = plan.notifies.slot[plan.tasks.rank[plan.notifies.task] == rank]
     come = flagged.union(own.tolist())
+    _check_come(plan, mine, rank, come)
     inner = [
         row
         for row in mine
@@ -149,6 +154,19 @@ def _sent(plan: Plan, others: list[HostCall], rank: int, copies: int) -> list[Ho
             event = LaunchKind.EVENT
             found.append(HostCall(rank, stream, event, row.op, row.task, behind=copies))
     return found
+
+
+def _check_come(plan: Plan, mine: list[HostCall], rank: int, come: set[int]) -> None:
+    kernels = [row.op for row in mine if row.kind is LaunchKind.KERNEL]
+    tasks, waits = plan.tasks, plan.waits
+    here = np.isin(tasks.op[waits.task], kernels) & (tasks.rank[waits.task] == rank)
+    missing = np.flatnonzero(here & ~np.isin(waits.slot, list(come)))
+    if len(missing):
+        task, slot = int(waits.task[missing[0]]), int(waits.slot[missing[0]])
+        raise PlanError(
+            f"{plan.describe_task(task)} waits for {plan.describe_slot(slot)}, which only kernels"
+            " of peers raise: beside peers that stand still that never comes"
+        )
 
 
 def _joins(row: HostCall) -> bool:
@@ -219,78 +237,3 @@ def _of_task(plan: Plan, rank: int, task: int) -> Iterator[HostCall]:
 def _table(rows: list[HostCall]) -> Launches:
     columns = [[getattr(row, f.name) for row in rows] for f in fields(Launches)]
     return Launches(*(np.array(column, np.int32) for column in columns))
-
-
-@dataclass(frozen=True)
-class Strip:
-    """Lines of a box, in bytes: `height` lines of `width`, one line every `pitch`.
-
-    `source` and `target` are where the first one begins in the buffers' memory at their ranks.
-    """
-
-    source: int
-    target: int
-    width: int
-    height: int
-    source_pitch: int
-    target_pitch: int
-
-
-def strips(plan: Plan, task: int) -> list[Strip]:
-    """What a transfer copies, as few pieces of at most two dimensions; offsets within buffers."""
-    source, target = plan.accesses_of(task)
-    one, other = _Side.of(plan, source), _Side.of(plan, target)
-    width, lines = one.element, list[_Line]()
-    for line in reversed([*map(_Line, one.sizes, one.strides, other.strides)]):
-        if line.count == 1:
-            continue
-        if not lines and line.source == line.target == width:
-            width *= line.count
-        elif lines and line.goes_on(lines[-1]):
-            lines[-1] = replace(lines[-1], count=lines[-1].count * line.count)
-        else:
-            lines.append(line)
-    inner = lines[0] if lines else _Line(1, width, width)
-    starts = [(one.start, other.start)]
-    for line in lines[1:]:
-        starts = [
-            (s + i * line.source, t + i * line.target) for i in range(line.count) for s, t in starts
-        ]
-    return [Strip(s, t, width, inner.count, inner.source, inner.target) for s, t in starts]
-
-
-@dataclass(frozen=True)
-class _Line:
-    """`count` equal pieces, with the bytes from one to the next at either end."""
-
-    count: int
-    source: int
-    target: int
-
-    def goes_on(self, inner: _Line) -> bool:
-        """Whether this goes on where the inner one ends, at both ends."""
-        ends = (inner.count * inner.source, inner.count * inner.target)
-        return (self.source, self.target) == ends
-
-
-@dataclass(frozen=True)
-class _Side:
-    """One end of a transfer: where its box begins, and strides of its dimensions, in bytes."""
-
-    start: int
-    element: int
-    sizes: list[int]
-    strides: list[int]
-
-    @staticmethod
-    def of(plan: Plan, access: int) -> _Side:
-        buffer = plan.buffers[int(plan.accesses.buffer[access])]
-        dims = len(buffer.capacity)
-        lo = plan.accesses.lo[access, :dims].tolist()
-        hi = plan.accesses.hi[access, :dims].tolist()
-        element = DTYPE_BYTES[buffer.dtype]
-        strides = [
-            element * int(np.prod(buffer.capacity[d + 1 :], dtype=np.int64)) for d in range(dims)
-        ]
-        start = sum(at * stride for at, stride in zip(lo, strides, strict=True))
-        return _Side(start, element, [b - a for a, b in zip(lo, hi, strict=True)], strides)

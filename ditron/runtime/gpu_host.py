@@ -9,7 +9,8 @@ from typing import Protocol
 
 import torch
 
-from ditron.plan.launches import HostCall, Launches, LaunchKind, strips
+from ditron.plan.launches import HostCall, Launches, LaunchKind
+from ditron.plan.strips import strips
 from ditron.plan.tables import Plan
 from ditron.runtime.gpu_layout import NEXT_WORD
 from ditron.runtime.gpu_memory import RankMemory

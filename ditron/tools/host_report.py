@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ditron.plan.launches import HostCall, Launches, LaunchKind, strips
+from ditron.plan.launches import HostCall, Launches, LaunchKind
+from ditron.plan.strips import strips
 from ditron.plan.tables import Plan
 from ditron.tools.show import columns
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import ditron as dt
-from ditron.errors import OptionError
+from ditron.errors import OptionError, PlanError
 from ditron.executable import Executable
 from ditron.plan.launches import (
     HostCall,
     LaunchKind,
     beside_still_peers,
     plan_launches,
-    strips,
 )
+from ditron.plan.strips import strips
 from ditron.plan.tables import Plan
 from ditron.tools.host_report import launch_report
 from tests.unit.lowered import ag_gemm, gemm_rs
@@ -112,6 +112,13 @@ def test_a_rank_beside_still_peers_gets_what_their_hosts_send():
     sides = {r.stream for r in rows} - {0}
     assert {r.stream for r in rows if r.behind == 0} == sides
     assert {r.behind for r in rows if r.kind is LaunchKind.EVENT and r.stream == 0} == sides
+
+
+def test_a_kernel_that_waits_for_a_peers_kernel_is_refused():
+    exe = dt.compile(ag_gemm(3), target="sm_90", options=dt.Options(algorithm="mesh-in-place"))
+    assert exe.launches is not None
+    with pytest.raises(PlanError, match=r"@matmul.* waits for %matmul_ready.* never comes"):
+        beside_still_peers(exe.plan, exe.launches, 0)
 
 
 def _target(plan: Plan, task: int) -> int:

@@ -38,8 +38,8 @@ def hold(control, word, want, site, task, SCOPE: tl.constexpr):
         seen = tl.atomic_add(word, 0, sem="acquire", scope=SCOPE)
         polls += 1
         if polls % LOOK == 0:
-            going = tl.where(tl.load(control + STOP, volatile=True) == 0, 1, 0)
-            if polls >= tl.load(control + SPINS):
+            stopped = tl.load(control + STOP, volatile=True)
+            if (stopped != 0) | (polls >= tl.load(control + SPINS)):
                 give_up(control, site, task, seen, want)
                 going = 0
     return seen
