@@ -384,6 +384,8 @@ class _Expansion:
         mask = grid.mask(op.when_args, op.when) & (many > 0) & (value > 0)
         task = np.flatnonzero(mask)
         first, many, value = first[task], many[task], value[task]
+        size = self.slot_sizes[self.signals[op.signals]]
+        _check_range(op, "the number of slots of a wait", many, size + 1)
         steps = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
         task, slot = np.repeat(task, many), np.repeat(first, many) + steps
         self.waits.add(

@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from ditron.errors import MeshError, PlacementError, ProgramError, ShapeError
 from ditron.plan.callsite import user_line
+from ditron.plan.limits import MAX_ELEMENTS
 from ditron.plan.placement import Mesh, Partial, Placement, Placements, Replicate, Shard, show
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
@@ -64,10 +65,14 @@ def as_index(number: object, what: str) -> int:
         ProgramError: anything else.
     """
     try:
-        return operator.index(cast("int", number))
+        index = operator.index(cast("int", number))
     except TypeError:
         message = f"{what} is an integer, got {number!r}"
         raise ProgramError(message) from None
+    if abs(index) > MAX_ELEMENTS:
+        message = f"{what} is at most 2^48, got {index}"
+        raise ProgramError(message)
+    return index
 
 
 def as_number(number: object, what: str) -> float:

@@ -6,6 +6,7 @@ form. Both are mended here, for the tools and for whoever parses a dump.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,16 +18,25 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp, UnknownLoc
 from xdsl.ir import IRNode, Operation
 from xdsl.parser import Parser
+from xdsl.parser.generic_parser import ParserState
 from xdsl.printer import Printer
 from xdsl.utils.diagnostic import Diagnostic
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 from xdsl.utils.frontend import Frontend
+from xdsl.utils.lexer import Input
+from xdsl.utils.mlir_lexer import MLIRLexer
 
 from ditron.errors import InputError
 from ditron.ir.dominance import check_dominance
 from ditron.ir.locations import file_loc, op_location
 
 _VERIFY_PREFIX = "Operation does not verify: "
+
+
+class _Lexer(MLIRLexer):
+    """xDSL's lexer, but for a string that does not end: its own pattern takes 2^n steps there."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
 class LocParser(Parser):
@@ -36,7 +46,8 @@ class LocParser(Parser):
     """
 
     def __init__(self, ctx: Context, text: str, name: str = "<text>", line_offset: int = 0) -> None:
-        super().__init__(ctx, text, name)
+        super().__init__(ctx, "", name)
+        self._parser_state = ParserState(_Lexer(Input(text, name)))
         self._newlines = [-1, *(i for i, c in enumerate(text) if c == "\n")]
         self._line_offset = line_offset
 
@@ -45,7 +56,7 @@ class LocParser(Parser):
         start = self.pos
         try:
             op = super().parse_operation()
-        except VerifyException as error:
+        except (VerifyException, ValueError) as error:
             # An attribute verifies itself as it is made, in the middle of parsing.
             self.raise_error(str(error), start, self.pos)
         if isinstance(op.location, UnknownLoc):

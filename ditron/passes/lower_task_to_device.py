@@ -236,7 +236,9 @@ class _Lowering:
 
     def _collective(self, op: task.CollectiveOp) -> None:
         source, target = self.buffers[op.operand], self._result_buffer(op)
-        assert op.choice is not None
+        if op.choice is None:
+            message = f"{op.label()} has no choice yet: run choose-algorithms first"
+            raise PlanError(message, op_location(op))
         collective = device.CollectiveOp(
             op.name.removeprefix("task."),
             source,

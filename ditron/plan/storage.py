@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from ditron.errors import PlanError
+from ditron.plan.integrity import check_integrity
 from ditron.plan.tables import Plan
 
 FORMAT = "ditron-plan-1"
@@ -55,9 +56,11 @@ def from_bytes(data: bytes) -> Plan:
         read = msgspec.msgpack.decode(data)
         if read["format"] != FORMAT:
             raise PlanError(f"expected a file of format {FORMAT}, got {read['format']}")
-        return _build(Plan, read["plan"])
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        plan = _build(Plan, read["plan"])
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise PlanError(f"not a plan: {error}") from error
+    check_integrity(plan)
+    return plan
 
 
 def save(plan: Plan, path: str | Path) -> None:
@@ -92,9 +95,14 @@ def _build(kind: type[_T], data: Any) -> _T:  # noqa: ANN401 - plain data
 def _value(hint: Any, data: Any) -> Any:  # noqa: ANN401 - plain data
     if get_origin(hint) is np.ndarray:
         dtype, shape, raw = data
-        return np.frombuffer(raw, dtype).astype(np.dtype(dtype).newbyteorder("=")).reshape(shape)
+        wanted = np.dtype(get_args(get_args(hint)[1])[0])
+        if dtype != wanted.newbyteorder("<").str:
+            raise TypeError(f"expected an array of {wanted}, got {dtype!r}")
+        return np.frombuffer(raw, dtype).astype(wanted).reshape(shape)
     if get_origin(hint) is tuple:
         return tuple(_value(get_args(hint)[0], item) for item in data)
     if is_dataclass(hint) and isinstance(hint, type):
         return _build(hint, data)
-    return hint(data) if isinstance(hint, type) and issubclass(hint, Enum) else data
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint(data)
+    return msgspec.convert(data, hint)
