@@ -151,8 +151,9 @@ def _tensors(
             yield BoundTensor(name, spec, role)
         return
     source = task_program(module)
-    for op in source.inputs:
-        role = Role.WEIGHT if isinstance(op, task.WeightOp) else Role.INPUT
-        yield BoundTensor(op.tensor_name.data, task.spec_of(op.result), role)
+    for op in (*source.inputs, *source.scalars, *source.states):
+        most = op.most if isinstance(op, task.ScalarOp) else None
+        name, spec = op.tensor_name.data, task.spec_of(op.result)
+        yield BoundTensor(name, spec, task.role_of(op), isinstance(op, task.ScalarOp), most)
     for op in source.outputs:
         yield BoundTensor(op.tensor_name.data, task.spec_of(op.operand), Role.OUTPUT)

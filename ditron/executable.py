@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import torch
 import torch.distributed as dist
@@ -17,20 +17,26 @@ from ditron.errors import InputError, LaunchError, OptionError
 from ditron.plan.placement import Mesh
 from ditron.plan.spec import TensorSpec
 from ditron.plan.tables import Plan, Role
-from ditron.runtime.inputs import check_mapping, check_tensors
+from ditron.runtime.inputs import as_scalar, check_mapping, check_tensors, zeros_of
 from ditron.runtime.sharding import assemble, local_box
 from ditron.stages import Stages
 
 Tensors = Mapping[str, torch.Tensor]
+Inputs = Mapping[str, torch.Tensor | float]
 
 
 @dataclass(frozen=True)
 class BoundTensor:
-    """A tensor of the program; a buffer of its name holds its local parts."""
+    """A tensor of the program; a buffer of its name holds its local parts.
+
+    A number is given as one, and is 0 to `most` where that is said.
+    """
 
     name: str
     spec: TensorSpec
     role: Role
+    number: bool = False
+    most: int | None = None
 
 
 class Executable:
@@ -69,13 +75,14 @@ class Executable:
         """Put weights in place, once for all runs; again to change some.
 
         Args:
-            weights: global tensors by name, any of the program's weights.
+            weights: global tensors by name, any of the program's weights, or of its states to
+                begin with something else than zeros.
 
         Raises:
             InputError: a name, shape or dtype that the program does not have.
         """
         check_mapping("weight", weights)
-        known = self._of(Role.WEIGHT)
+        known = [*self._of(Role.WEIGHT), *self._of(Role.STATE)]
         for name in weights:
             if name not in known:
                 have = ", ".join(known) or "none"
@@ -84,11 +91,23 @@ class Executable:
         self._write(weights)
         self._unbound -= weights.keys()
 
-    def run(self, inputs: Tensors) -> dict[str, torch.Tensor]:
+    def state(self, name: str) -> torch.Tensor:
+        """What a state holds after the last launch, as a global tensor.
+
+        Raises:
+            InputError: the program has no such state.
+        """
+        if name not in self._of(Role.STATE):
+            have = ", ".join(self._of(Role.STATE)) or "none"
+            raise InputError(f"the program has states {have}; unknown: {name}")
+        return self._gather(name)
+
+    def run(self, inputs: Inputs) -> dict[str, torch.Tensor]:
         """Launch once.
 
         Args:
-            inputs: every input by name: a global tensor of the program's shape and dtype.
+            inputs: every input by name: a global tensor of the program's shape and dtype; for a
+                `p.scalar` a plain number will do.
 
         Returns:
             Every output by name, as a global tensor: shards put together, replicas from rank 0,
@@ -132,7 +151,7 @@ class Executable:
             raise OptionError("run_local is for target cuda, a process a GPU; here use run")
         return self._executor.run_local(inputs, out, stream, group)
 
-    def measure(self, inputs: Tensors, repeats: int = 20) -> list[float]:
+    def measure(self, inputs: Inputs, repeats: int = 20) -> list[float]:
         """Seconds of each of some launches, slowest rank, with the inputs already in place."""
         if not isinstance(repeats, int) or repeats < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(f"measure takes at least one repeat, got {repeats!r}")
@@ -151,8 +170,8 @@ class Executable:
         self._executor.trace(path)
 
     def local(self, name: str, rank: int) -> torch.Tensor:
-        """What a rank holds of an output after the last launch."""
-        if name not in self._of(Role.OUTPUT):
+        """What a rank holds of an output or a state after the last launch."""
+        if name not in (*self._of(Role.OUTPUT), *self._of(Role.STATE)):
             raise InputError(f"no output {name!r}; there is {', '.join(self._of(Role.OUTPUT))}")
         if rank not in range(self.plan.ranks):
             raise InputError(f"no rank {rank!r}; there are ranks 0 to {self.plan.ranks - 1}")
@@ -174,9 +193,10 @@ class Executable:
         return self._executor.assembly()
 
     def reset(self) -> None:
-        """Make the executable usable again after a launch that did not finish."""
+        """Make the executable usable again after a launch that did not finish; states are zeros."""
         self._check_open()
         self._executor.reset()
+        self._write({n: zeros_of(self._tensors[n].spec) for n in self._of(Role.STATE)})
 
     def _check_open(self) -> None:
         if self._closed:
@@ -201,11 +221,18 @@ class Executable:
     def _of(self, role: Role) -> list[str]:
         return [t.name for t in self._tensors.values() if t.role is role]
 
-    def _place(self, inputs: Tensors) -> None:
+    def _place(self, inputs: Inputs) -> None:
         if self._unbound:
             raise InputError(f"bind {', '.join(sorted(self._unbound))} first")
-        self._check(inputs, self._of(Role.INPUT), "input")
-        self._write(inputs)
+        check_mapping("input", inputs)
+        given = dict(inputs)
+        for tensor in self._tensors.values():
+            if tensor.number and tensor.name in given:
+                number = given[tensor.name]
+                given[tensor.name] = as_scalar(tensor.name, tensor.spec, tensor.most, number)
+        tensors = cast("Tensors", given)
+        self._check(tensors, self._of(Role.INPUT), "input")
+        self._write(tensors)
 
     def _check(self, given: Tensors, wanted: Sequence[str], what: str) -> None:
         specs = {name: self._tensors[name].spec for name in wanted}

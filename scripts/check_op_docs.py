@@ -29,11 +29,15 @@ NOT_COMPUTING = frozenset(
         "core.func",
         "core.load",
         "core.store",
+        "core.gather",
+        "core.load_at",
+        "core.store_at",
+        "core.index",
     }
 )
 """Ops that hold or pass tensors: there is nothing to refer to."""
 
-REFERENCE_NAME = {"core.dot": "matmul"}
+REFERENCE_NAME = {"core.dot": "matmul", "core.sum": "total", "core.max": "amax"}
 """Reference functions that serve an op of another name."""
 
 

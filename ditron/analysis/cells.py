@@ -96,6 +96,11 @@ class Cuts:
         """Which cell of its axis begins at a cut."""
         return np.searchsorted(self._keys, axis * self._span + at) - self._start[axis]
 
+    def begin(self, axis: Longs, first: Longs, count: int) -> Longs:
+        """Where `count` cells of each axis begin, from the first on [axes, count]."""
+        row = (self._start[axis] + first)[:, None] + np.arange(count)
+        return self._keys[row] - axis[:, None] * self._span
+
     def edges(self, axis: int) -> Longs:
         """Where an axis is cut, from 0 to its size."""
         return self._keys[self._start[axis] : self._start[axis + 1]] - axis * self._span

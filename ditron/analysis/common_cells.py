@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 from xdsl.ir import SSAValue
 
 from ditron.analysis.arrays import longs, offsets
 from ditron.analysis.cells import Cuts, Relations
 from ditron.analysis.delivery_faults import MisfitViews
 from ditron.analysis.kernel_dims import shared_dims
+from ditron.analysis.lines import Line, runs, stretches
 from ditron.analysis.plan_records import access_record, lanes_around
 from ditron.analysis.program_tags import ProgramAxes, Shards, shards
 from ditron.analysis.tag_memory import BufferAxes
@@ -21,6 +23,14 @@ from ditron.ir.locations import op_location
 from ditron.plan.tables import Longs, Mode, OpKind, Plan, Role
 
 TRANSFERS = (OpKind.PUT, OpKind.GET, OpKind.COPY)
+
+
+Source = task.InputOp | task.WeightOp | task.ScalarOp | task.StateOp
+
+
+def sources(program: task.ProgramOp) -> list[Source]:
+    """What the host puts in buffers: inputs and weights, numbers, states."""
+    return [*program.inputs, *program.scalars, *program.states]
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,7 @@ class CommonCells:
         self.plan, self.kernels, self.program = plan, kernels, program
         self.first_access = offsets(longs(plan.accesses.task), len(plan.tasks))
         self.sources, self.outputs = list(self._bind_sources()), list(self._bind_outputs())
+        self.states = list(self._bind_states())
         self.axes = BufferAxes(plan)
         self.program_axes = ProgramAxes(program, len(self.axes.sizes))
         accesses = plan.accesses
@@ -80,14 +91,24 @@ class CommonCells:
         return tuple(slices)
 
     def _bind_sources(self) -> Iterator[Bound]:
-        roles = (Role.INPUT, Role.WEIGHT)
+        roles = (Role.INPUT, Role.WEIGHT, Role.STATE)
         rows = {b.name: i for i, b in enumerate(self.plan.buffers) if b.role in roles}
-        for op in self.program.inputs:
+        for op in sources(self.program):
             name = op.tensor_name.data
             if name not in rows:
                 message = f"plan {self.plan.name} has no buffer for input {name!r}"
                 raise PlanError(message, op_location(op))
             yield self._bound(rows[name], op.result, name)
+
+    def _bind_states(self) -> Iterator[Bound]:
+        """States with what they hold in the end."""
+        last = {op.tensor_name.data: op.result for op in self.program.states}
+        for op in self.program.body.block.ops:
+            if isinstance(op, task.UpdateOp):
+                last[task.find_state(op.state).tensor_name.data] = op.result
+        for bound in self.sources:
+            if bound.name in last:
+                yield replace(bound, value=last[bound.name])
 
     def _bind_outputs(self) -> Iterator[Bound]:
         rows = {b.name: i for i, b in enumerate(self.plan.buffers) if b.role is Role.OUTPUT}
@@ -124,6 +145,7 @@ class CommonCells:
             cuts.add(axis, accesses.hi[live[has], d])
         relations = [*self._task_relations(), *self._program_relations()]
         self._cut_probes(cuts)
+        self._cut_lines(cuts)
         cuts.close(Relations.of(relations))
         return cuts
 
@@ -138,6 +160,38 @@ class CommonCells:
             for d in range(offset.shape[1]):
                 cuts.add(np.full(len(offset), base + d), offset[:, d] + 1)
 
+    def _cut_lines(self, cuts: Cuts) -> None:
+        """Rows of their own where dimensions are merged or split."""
+        at = [cut for pair in self._runs() for line in pair for cut in line.outer()]
+        if at:
+            axis, where = np.array(at, np.int64).T
+            cuts.add(axis, where)
+
+    def _runs(self) -> Iterator[tuple[Line, Line]]:
+        """Runs of dimensions that a reshape takes to others."""
+        for a, b in (*self.program_axes.reshapes(), *self._reshaping_copies()):
+            yield from runs(a, b)
+
+    def _reshaping_copies(self) -> Iterator[tuple[Line, Line]]:
+        for row, record in enumerate(self.plan.ops):
+            if record.kind is OpKind.COPY:
+                live = self.tasks[self.plan.tasks.op[self.tasks] == row]
+                for access in self.first_access[live].tolist():
+                    a, b = self._box(access), self._box(access + 1)
+                    if a.sizes != b.sizes:
+                        if a.elements != b.elements:
+                            raise self._misfit(access, 0, access + 1, 0)
+                        yield a, b
+
+    def _box(self, access: int) -> Line:
+        accesses = self.plan.accesses
+        buffer, rank = int(accesses.buffer[access]), int(accesses.rank[access])
+        dims = int(self.axes.dims[buffer])
+        base = int(self.axes.axis(longs(buffer), longs(rank), 0))
+        lo, hi = accesses.lo[access, :dims], accesses.hi[access, :dims]
+        line = Line.whole(base, tuple((hi - lo).tolist()))
+        return replace(line, lo=tuple(lo.tolist()))
+
     def _task_relations(self) -> Iterator[tuple[Longs, ...]]:
         """Stretches that transfers copy and that kernels' views share."""
         op = self.plan.tasks.op[self.tasks]
@@ -147,6 +201,7 @@ class CommonCells:
                 continue
             if record.kind in TRANSFERS:
                 dims = range(int(self.axes.dims[self.plan.accesses.buffer[first[0]]]))
+                first = first[~self._reshapes(first)]
                 pairs = [(0, d, 1, d) for d in dims]
             else:
                 kernel = self.kernel(row)
@@ -154,30 +209,43 @@ class CommonCells:
             for a, a_dim, b, b_dim in pairs:
                 yield self._stretch(first + a, a_dim, first + b, b_dim)
 
+    def _reshapes(self, first: Longs) -> npt.NDArray[np.bool_]:
+        """Which copies are between boxes of two shapes."""
+        accesses = self.plan.accesses
+        sizes = accesses.hi - accesses.lo
+        copies = longs(self.plan.tasks.op)[accesses.task[first]]
+        kinds = np.array([o.kind is OpKind.COPY for o in self.plan.ops], np.bool_)
+        return kinds[copies] & (sizes[first] != sizes[first + 1]).any(axis=1)
+
     def _stretch(self, a: Longs, a_dim: int, b: Longs, b_dim: int) -> tuple[Longs, ...]:
         accesses, axes = self.plan.accesses, self.axes
         size = accesses.hi[a, a_dim] - accesses.lo[a, a_dim]
         other = accesses.hi[b, b_dim] - accesses.lo[b, b_dim]
         wrong = np.flatnonzero(size != other)
         if len(wrong):
-            x, y = int(a[wrong[0]]), int(b[wrong[0]])
-            task = int(accesses.task[x])
-            found = MisfitViews(
-                lanes_around(self.plan, [(task, 0)]),
-                access_record(self.plan, x),
-                a_dim,
-                access_record(self.plan, y),
-                b_dim,
-            )
-            raise DeliveryError(found.text, found.where, found)
+            raise self._misfit(int(a[wrong[0]]), a_dim, int(b[wrong[0]]), b_dim)
         a_axis = axes.axis(longs(accesses.buffer)[a], longs(accesses.rank)[a], a_dim)
         b_axis = axes.axis(longs(accesses.buffer)[b], longs(accesses.rank)[b], b_dim)
         return a_axis, accesses.lo[a, a_dim], b_axis, accesses.lo[b, b_dim], size
+
+    def _misfit(self, a: int, a_dim: int, b: int, b_dim: int) -> DeliveryError:
+        task = int(self.plan.accesses.task[a])
+        found = MisfitViews(
+            lanes_around(self.plan, [(task, 0)]),
+            access_record(self.plan, a),
+            a_dim,
+            access_record(self.plan, b),
+            b_dim,
+        )
+        return DeliveryError(found.text, found.where, found)
 
     def _program_relations(self) -> Iterator[tuple[Longs, ...]]:
         """Dimensions that an op keeps, and where shards lie in their tensors."""
         for stretch in self.program_axes.same_stretches():
             yield tuple(longs([number]) for number in stretch)
+        lines = [stretch for a, b in self._runs() for stretch in stretches(a, b)]
+        if lines:
+            yield tuple(np.array(lines, np.int64).T)
         ranks = np.arange(self.plan.ranks)
         for bound in (*self.sources, *self.outputs):
             base = self.program_axes.base[bound.value]

@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 
 from ditron.analysis.arrays import changes, longs
 from ditron.analysis.arrivals import Columns, find_arrivals
-from ditron.analysis.common_cells import TRANSFERS, Bound, CommonCells
+from ditron.analysis.common_cells import TRANSFERS, Bound, CommonCells, sources
 from ditron.analysis.delivery_faults import (
     LostSource,
     MissingOutput,
@@ -25,7 +25,7 @@ from ditron.analysis.delivery_faults import (
     WrongOutput,
 )
 from ditron.analysis.explain_delivery import explain_output
-from ditron.analysis.kernel_tags import run_kernel
+from ditron.analysis.kernel_tags import Hands, run_kernel
 from ditron.analysis.plan_records import (
     BoxRecord,
     access_record,
@@ -83,10 +83,12 @@ class _Delivery:
         filled = self.memory.tags.copy()
         for tasks in self._steps(level):
             self._run(tasks)
+        states = {bound.name for bound in self.cells.states}
         for source in self.cells.sources:
-            self._check_kept(source, filled)
-        for output in self.cells.outputs:
-            self._compare(output, expected)
+            if source.name not in states:
+                self._check_kept(source, filled)
+        for held in (*self.cells.states, *self.cells.outputs):
+            self._compare(held, expected)
         top = int(level.max(initial=-1)) + 1
         return DeliveryReport(len(self.plan.tasks), len(self.memory), top, len(self.cells.outputs))
 
@@ -201,7 +203,14 @@ class _Delivery:
             by = np.broadcast_to(tasks.reshape(-1, *[1] * dims[view]), at.shape)
             memory.write(at.ravel(), np.broadcast_to(tags, at.shape).ravel(), by.ravel())
 
-        run_kernel(kernel, load, store)
+        def starts(view: int, dim: int) -> Longs:
+            return memory.starts(first + view, dim)
+
+        numbers = self.plan.arguments.value[
+            np.searchsorted(self.plan.arguments.task, tasks)[:, None]
+            + np.arange(len(kernel.indices))
+        ]
+        run_kernel(kernel, Hands(load, store, starts, lambda index: numbers[:, index]))
 
     def _check_ready(self, accesses: Longs) -> None:
         cells, box = self.memory.boxes(accesses).flat()
@@ -249,12 +258,13 @@ class _Delivery:
         raise DeliveryError(found.text, found.where, found)
 
     def _source_location(self, bound: Bound) -> str:
-        inputs = {op.tensor_name.data: op for op in self.cells.program.inputs}
-        return op_location(inputs[bound.name])
+        given = {op.tensor_name.data: op for op in sources(self.cells.program)}
+        return op_location(given[bound.name])
 
     def _location(self, bound: Bound) -> str:
-        outputs = {op.tensor_name.data: op for op in self.cells.program.outputs}
-        return op_location(outputs[bound.name])
+        program = self.cells.program
+        named = {op.tensor_name.data: op for op in (*program.outputs, *program.states)}
+        return op_location(named[bound.name])
 
     def _refuse(
         self, bound: Bound, rank: int, cell: int, expected: Mapping[SSAValue, Tags]

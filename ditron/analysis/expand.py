@@ -27,6 +27,7 @@ from ditron.plan.tables import (
     DTYPE_BYTES,
     Accesses,
     After,
+    Arguments,
     Bools,
     Boundary,
     Buffer,
@@ -177,7 +178,7 @@ class _Expansion:
         self.ops: list[Op] = []
         self.lanes: list[tuple[str, bool, Values]] = []
         self.tasks, self.accesses = _Rows(), _Rows()
-        self.waits, self.notifies = _Rows(), _Rows()
+        self.waits, self.notifies, self.arguments = _Rows(), _Rows(), _Rows()
         self.count = 0
 
     def plan(self) -> Plan:
@@ -248,6 +249,10 @@ class _Expansion:
         exists = self._schedule(grid, rank)
         for part in self._grid_accesses(grid, rank, exists):
             self.accesses.add(**part)
+        if isinstance(body, device.CallOp) and body.indices is not None:
+            for value in grid.of(body.args, body.indices):
+                tasks = self.count + np.arange(grid.tasks)
+                self.arguments.add(task=tasks, value=np.where(exists, value, 0))
         for child in op.body.block.ops:
             if isinstance(child, device.Wait):
                 self._wait(child, grid, rank)
@@ -309,7 +314,8 @@ class _Expansion:
         """Dimensions of a task's views that have one size."""
         if isinstance(body, device.Transfer):
             assert isinstance(body.source.type, core.ViewType)
-            return [SharedDim(0, d, 1, d) for d in range(len(body.source.type.dims))]
+            same = body.source.type == body.target.type  # a reshaping copy's boxes fit as they are
+            return [SharedDim(0, d, 1, d) for d in range(len(body.source.type.dims)) if same]
         assert isinstance(body, device.CallOp)
         return shared_dims(self._kernel(body))
 
@@ -328,6 +334,10 @@ class _Expansion:
                 raise PlanError(
                     f"view {number} of @{call.kernel_name} is {want}, got {have}", op_location(call)
                 )
+        if len(call.args if call.indices is None else call.indices.data) != len(func.indices):
+            raise PlanError(
+                f"@{call.kernel_name} takes {len(func.indices)} indices", op_location(call)
+            )
         return func
 
     def _modes(self, body: Operation) -> list[Mode]:
@@ -375,7 +385,7 @@ class _Expansion:
         body = grid.op.body_op
         if isinstance(body, device.CallOp):
             for lhs, out in _dots(self.funcs[body.kernel_name]):
-                flops += 2 * sizes[lhs][:, 1] * sizes[out].prod(axis=1)
+                flops += 2 * sizes[lhs][:, -1] * sizes[out].prod(axis=1)
         self.tasks.add(flops=flops, bytes=np.asarray(moved))
 
     def _wait(self, op: device.Wait, grid: Grid, rank: Values) -> None:
@@ -434,6 +444,7 @@ class _Expansion:
             notifies=Notifies(
                 **self._sorted(self.notifies, "task", "slot", "amount", "op", "after")
             ),
+            arguments=self._argument_table(),
         )
 
     def _lane_tables(self) -> tuple[Lanes, Tasks]:
@@ -486,6 +497,11 @@ class _Expansion:
         order = np.argsort(self.accesses.get("task"), kind="stable")
         lo, hi = (longs(self.accesses.get(n, dims)[order]) for n in boxes)
         return Accesses(**columns, lo=lo, hi=hi)
+
+    def _argument_table(self) -> Arguments:
+        task = self.arguments.get("task")
+        order = np.argsort(task, kind="stable")
+        return Arguments(_i32(task[order]), longs(self.arguments.get("value")[order]))
 
     def _slot_table(self) -> Slots:
         sizes = self.slot_sizes

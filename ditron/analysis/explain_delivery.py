@@ -14,6 +14,8 @@ from ditron.analysis.ring import Tags, dot
 from ditron.ir import task
 from ditron.ir.locations import op_location
 
+MATRIX = 2
+
 
 def explain_output(
     axes: ProgramAxes,
@@ -35,7 +37,7 @@ def explain_output(
 
 def _name(value: SSAValue) -> str:
     op = value.owner
-    if isinstance(op, task.SourceOp):
+    if isinstance(op, task.SourceOp | task.ScalarOp):
         return f"{op.tensor_name.data!r}"
     assert isinstance(op, task.ComputeOp)
     return f"the {op.label()} of {op_location(op)}"
@@ -85,7 +87,7 @@ def _terms(
     op = value.owner
     while isinstance(op, task.CollectiveOp | task.CastOp):
         op = op.operand.owner
-    if not isinstance(op, task.MatmulOp):
+    if not isinstance(op, task.MatmulOp) or any(expected[o].ndim > MATRIX for o in op.operands):
         return
     lhs, rhs = expected[op.lhs], expected[op.rhs]
     rhs = np.swapaxes(rhs, 0, 1) if op.transpose_b is not None else rhs

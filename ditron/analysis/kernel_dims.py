@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
+from ditron.errors import PlanError
 from ditron.ir import core
+from ditron.ir.core_compute import swapped
 
 Dim = tuple[SSAValue, int]
 
@@ -39,14 +41,30 @@ def dim_class(kernel: core.FuncOp) -> Callable[[Dim], Dim]:
     return find
 
 
+def view_dim(kernel: core.FuncOp, tile: SSAValue, dim: int) -> tuple[int, int]:
+    """A view, by its number, and the dimension of it that a tile's dimension runs over.
+
+    Raises:
+        PlanError: there is none.
+    """
+    find = dim_class(kernel)
+    wanted = find((tile, dim))
+    for i, view in enumerate(kernel.views):
+        for d in range(len(tile_dims(view))):
+            if find((view, d)) == wanted:
+                return i, d
+    message = f"@{kernel.kernel_name} numbers elements of a dimension that no view has"
+    raise PlanError(message)
+
+
 def shared_dims(kernel: core.FuncOp) -> list[SharedDim]:
     """Dimensions of views that a kernel cannot tell apart: each with the first of its class."""
     find = dim_class(kernel)
     classes: dict[Dim, Dim] = {}
     shared: list[SharedDim] = []
-    args: list[SSAValue] = list(kernel.body.block.args)
-    for i, (arg, type_) in enumerate(zip(args, kernel.view_types, strict=True)):
-        for d in range(len(type_.dims)):
+    args: list[SSAValue] = list(kernel.views)
+    for i, arg in enumerate(args):
+        for d in range(len(tile_dims(arg))):
             first = classes.setdefault(find((arg, d)), (arg, d))
             if first != (arg, d):
                 shared.append(SharedDim(args.index(first[0]), first[1], i, d))
@@ -56,25 +74,57 @@ def shared_dims(kernel: core.FuncOp) -> list[SharedDim]:
 def _same_dims(kernel: core.FuncOp) -> Iterator[tuple[Dim, Dim]]:
     for op in kernel.body.block.ops:
         match op:
-            case core.LoadOp():
-                pairs = [(op.view, op.result)]
-            case core.StoreOp():
-                pairs = [(op.tile, op.view)]
+            case core.LoadOp() | core.StoreOp():
+                yield from _like(*op.operands, *op.results)
+            case core.GatherOp():
+                ndim = len(tile_dims(op.ids))
+                yield from (((op.ids, d), (op.result, d)) for d in range(ndim))
+                yield (op.view, 1), (op.result, ndim)
+            case core.AtOp():
+                yield from _but_one(op.part, op.view, op.dim_index)
             case core.DotOp():
-                k, n = (1, 0) if op.transpose_b is not None else (0, 1)
-                yield (op.lhs, 0), (op.result, 0)
-                yield (op.lhs, 1), (op.rhs, k)
-                yield (op.rhs, n), (op.result, 1)
-                continue
-            case core.ExpandDimsOp():
-                for d in range(len(tile_dims(op.operand))):
-                    yield (op.operand, d), (op.result, d + op.added)
-                continue
+                yield from _dot_dims(op)
+            case core.ReduceOp():
+                yield from _but_one(op.operand, op.result, op.dim_index)
+            case core.ArgmaxOp():
+                yield from _like(op.operand, op.labels)
+                yield from _but_one(op.operand, op.result, op.dim_index)
+            case core.ExpandDimsOp() | core.TransposeOp():
+                yield from _moved_dims(op)
+            case core.IndexOp():
+                pass
             case _:
-                pairs = [(operand, op.results[0]) for operand in op.operands]
-        for a, b in pairs:
-            sizes = zip(tile_dims(a), tile_dims(b), strict=True)
-            yield from (((a, d), (b, d)) for d, (m, n) in enumerate(sizes) if m == n)
+                yield from (pair for o in op.operands for pair in _like(o, op.results[0]))
+
+
+def _like(a: SSAValue, b: SSAValue) -> Iterator[tuple[Dim, Dim]]:
+    """Elementwise: a dimension of size 1 stands for none of the other's."""
+    sizes = zip(tile_dims(a), tile_dims(b), strict=True)
+    yield from (((a, d), (b, d)) for d, (m, n) in enumerate(sizes) if m == n)
+
+
+def _but_one(a: SSAValue, b: SSAValue, dim: int) -> Iterator[tuple[Dim, Dim]]:
+    yield from (((a, d), (b, d)) for d in range(len(tile_dims(a))) if d != dim)
+
+
+def _moved_dims(op: core.ExpandDimsOp | core.TransposeOp) -> Iterator[tuple[Dim, Dim]]:
+    ndim = len(tile_dims(op.operand))
+    if isinstance(op, core.ExpandDimsOp):
+        yield from (((op.operand, d), (op.result, d + op.added)) for d in range(ndim))
+    else:
+        order = swapped(range(ndim), *op.dims)
+        yield from (((op.operand, d), (op.result, i)) for i, d in enumerate(order))
+
+
+def _dot_dims(op: core.DotOp) -> Iterator[tuple[Dim, Dim]]:
+    inner = len(tile_dims(op.lhs)) - 1
+    k, n = (inner, inner - 1) if op.transpose_b is not None else (inner - 1, inner)
+    for d in range(inner):
+        yield (op.lhs, d), (op.result, d)
+        if d < inner - 1 and tile_dims(op.lhs)[d] == tile_dims(op.rhs)[d]:
+            yield (op.lhs, d), (op.rhs, d)
+    yield (op.lhs, inner), (op.rhs, k)
+    yield (op.rhs, n), (op.result, inner)
 
 
 def tile_dims(value: SSAValue) -> tuple[int, ...]:

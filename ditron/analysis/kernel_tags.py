@@ -3,52 +3,132 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from xdsl.ir import SSAValue
+import numpy as np
+from xdsl.ir import Operation, SSAValue
 
-from ditron.analysis.kernel_dims import tile_dims
-from ditron.analysis.ring import BINARY, Tags, cast, constant, dot, function
+from ditron.analysis.kernel_dims import tile_dims, view_dim
+from ditron.analysis.ring import (
+    BINARY,
+    Tags,
+    argmax,
+    cast,
+    constant,
+    dot,
+    function,
+    gather,
+    maximum,
+    part_at,
+    where,
+    with_part_at,
+)
 from ditron.ir import core
 from ditron.ir.attrs import dtype_name
-
-Load = Callable[[int], Tags]
-Store = Callable[[int, Tags], None]
+from ditron.plan.tables import Longs
 
 
-def run_kernel(kernel: core.FuncOp, load: Load, store: Store) -> None:
-    """Run a kernel on tags; `load` and `store` move those of a view by its number.
+@dataclass(frozen=True)
+class Hands:
+    """What a kernel touches memory with; a view is its number.
 
-    Tags have any leading dimensions, so that many tasks run at once.
+    `load` and `store` move the tags of all of a view. `starts` says where the cells of one of its
+    dimensions begin, in elements of the view. `index` is one of the kernel's indices.
     """
-    args: Sequence[SSAValue] = kernel.body.block.args
-    tiles: dict[SSAValue, Tags] = {}
-    for op in kernel.body.block.ops:
+
+    load: Callable[[int], Tags]
+    store: Callable[[int, Tags], None]
+    starts: Callable[[int, int], Longs]
+    index: Callable[[int], Longs]
+
+
+def run_kernel(kernel: core.FuncOp, hands: Hands) -> None:
+    """Run a kernel on tags, which have any leading dimensions, so that many tasks run at once."""
+    _Run(kernel, hands).run()
+
+
+class _Run:
+    def __init__(self, kernel: core.FuncOp, hands: Hands) -> None:
+        self.kernel, self.hands = kernel, hands
+        self.views: Sequence[SSAValue] = kernel.views
+        self.tiles: dict[SSAValue, Tags] = {}
+
+    def run(self) -> None:
+        for op in self.kernel.body.block.ops:
+            match op:
+                case core.StoreOp():
+                    self.hands.store(self.views.index(op.view), self.tiles[op.tile])
+                case core.StoreAtOp():
+                    view = self.views.index(op.view)
+                    held = self.hands.load(view)
+                    parts = self._part(op, op.tile)
+                    self.hands.store(view, with_part_at(held, self.tiles[op.tile], *parts))
+                case _:
+                    self.tiles[op.results[0]] = self._compute(op)
+
+    def _compute(self, op: Operation) -> Tags:
         match op:
             case core.LoadOp():
-                tiles[op.result] = load(args.index(op.view))
-            case core.StoreOp():
-                store(args.index(op.view), tiles[op.tile])
-            case core.DotOp():
-                transpose = op.transpose_b is not None
-                tiles[op.result] = dot(tiles[op.lhs], tiles[op.rhs], transpose_b=transpose)
-            case core.CastOp():
-                names = (
-                    dtype_name(core.tile_type(t).element_type) for t in (op.operand, op.result)
-                )
-                tiles[op.result] = cast(tiles[op.operand], *names)
-            case core.ConstantOp():
-                tiles[op.result] = constant(op.number).reshape((1,) * len(tile_dims(op.result)))
-            case core.ExpandDimsOp():
-                tile, ndim = tiles[op.operand], len(tile_dims(op.operand))
-                many, dims = tile.shape[:-ndim], tile.shape[-ndim:]
-                tiles[op.result] = tile.reshape(*many, *[1] * op.added, *dims)
-            case core.BinaryOp():
-                tiles[op.result] = BINARY[_name(op)](tiles[op.lhs], tiles[op.rhs])
-            case core.UnaryOp():
-                tiles[op.result] = function(_name(op))(tiles[op.operand])
+                return self.hands.load(self.views.index(op.view))
+            case core.LoadAtOp():
+                held = self.hands.load(self.views.index(op.view))
+                return part_at(held, *self._part(op, op.result))
+            case core.GatherOp():
+                view, ids = self.views.index(op.view), self.tiles[op.ids]
+                starts = self.hands.starts(view, 0)
+                return gather(self.hands.load(view), ids, starts, len(tile_dims(op.ids)))
+            case core.IndexOp():
+                number = self.hands.index(list(self.kernel.indices).index(op.index))
+                ones = [1] * len(tile_dims(op.result))
+                return number.astype(np.uint64).reshape(*number.shape, *ones)
+            case core.IotaOp():
+                starts = self.hands.starts(*view_dim(self.kernel, op.operand, op.dim_index))
+                shape = [1] * len(tile_dims(op.result))
+                shape[op.dim_index] = -1
+                return starts.astype(np.uint64).reshape(*starts.shape[:-1], *shape)
             case _:
-                raise AssertionError(op.name)
+                return _pure(op, [self.tiles[operand] for operand in op.operands])
+
+    def _part(
+        self, op: core.LoadAtOp | core.StoreAtOp, tile: SSAValue
+    ) -> tuple[Tags, Longs, Longs, int]:
+        """Where a part begins, where cells of the whole and of the part do, along which axis."""
+        whole = self.hands.starts(self.views.index(op.view), op.dim_index)
+        part = self.hands.starts(*view_dim(self.kernel, tile, op.dim_index))
+        return self.tiles[op.at], whole, part, op.dim_index - len(tile_dims(tile))
 
 
-def _name(op: core.BinaryOp | core.UnaryOp) -> str:
+def _pure(op: Operation, operands: list[Tags]) -> Tags:
+    """What an op makes of tiles alone."""
+    ndim = len(tile_dims(op.operands[0] if op.operands else op.results[0]))
+    match op:
+        case core.ConstantOp():
+            made = constant(op.number).reshape((1,) * ndim)
+        case core.DotOp():
+            made = dot(*operands, transpose_b=op.transpose_b is not None)
+        case core.ExpandDimsOp():
+            (tile,) = operands
+            many, dims = tile.shape[:-ndim], tile.shape[-ndim:]
+            made = tile.reshape(*many, *[1] * op.added, *dims)
+        case core.TransposeOp():
+            made = np.swapaxes(operands[0], *(d - ndim for d in op.dims))
+        case core.SumOp():
+            made = operands[0].sum(op.dim_index - ndim, np.uint64, keepdims=True)
+        case core.MaxOp() | core.ArgmaxOp():
+            x, *labels = operands
+            axis = op.dim_index - ndim
+            made = argmax(x, labels[0], axis) if labels else maximum(x, axis)
+        case core.CastOp():
+            ends = (core.tile_type(tile).element_type for tile in (op.operand, op.result))
+            made = cast(operands[0], *map(dtype_name, ends))
+        case core.WhereOp():
+            made = where(*operands)
+        case core.UnaryOp():
+            made = function(_name(op))(*operands)
+        case _:
+            made = BINARY[_name(op)](*operands)
+    return made
+
+
+def _name(op: Operation) -> str:
     return op.name.partition(".")[2]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from ditron.analysis.cells import Cuts
-from ditron.analysis.kernel_dims import dim_class
-from ditron.analysis.kernel_tags import run_kernel
+from ditron.analysis.kernel_dims import dim_class, shared_dims
+from ditron.analysis.kernel_tags import Hands, run_kernel
+from ditron.analysis.lines import Line
 from ditron.analysis.ring import BINARY, Tags, cast, dot, function, input_tags
-from ditron.ir import task
+from ditron.ir import core, task
+from ditron.ir.tile_kernels import group_types, tile_kernel, whole_kernel
 from ditron.plan.placement import Mesh, Partial, Shard, shard_extent, shard_size
 from ditron.plan.spec import TensorSpec
 from ditron.plan.tables import Longs
@@ -62,31 +64,99 @@ class ProgramAxes:
         """Stretches of axes that are one: (axis, start, other axis, start there, size)."""
         for op in self.program.body.block.ops:
             for (a, i), (b, j) in _same_dims(op):
-                yield self.base[a] + i, 0, self.base[b] + j, 0, task.spec_of(a).shape[i]
-            if isinstance(op, task.BroadcastOp | task.ShiftOp):
-                a, b = self.base[op.operand] + op.dim_index, self.base[op.result] + op.dim_index
-                for start, there, size in moved(op, self.program.mesh):
-                    yield a, start, b, there, size
+                size = min(task.spec_of(a).shape[i], task.spec_of(b).shape[j])
+                yield self.base[a] + i, 0, self.base[b] + j, 0, size
+            for (a, i), start, (b, j), there, size in _stretches(op, self.program.mesh):
+                yield self.base[a] + i, start, self.base[b] + j, there, size
+
+    def reshapes(self) -> Iterator[tuple[Line, Line]]:
+        """What holds the same elements in row-major order."""
+        for op in self.program.body.block.ops:
+            if isinstance(op, task.ReshapeOp):
+                yield self._line(op.operand), self._line(op.result)
+
+    def _line(self, value: SSAValue) -> Line:
+        return Line.whole(self.base[value], task.spec_of(value).shape)
 
 
 Dim = tuple[SSAValue, int]
 
+WHOLE = (task.RmsNormOp, task.SoftmaxOp, task.EmbeddingOp, task.AmaxOp, task.ArgmaxOp)
+"""Ops whose tags are what their kernels make of whole tensors."""
+
+
+def _runs_whole(op: Operation) -> bool:
+    placed = isinstance(op, task.SliceOp | task.UpdateOp) and op.position is not None
+    return placed or isinstance(op, (*WHOLE, task.AttentionOp))
+
 
 def _same_dims(op: Operation) -> Iterator[tuple[Dim, Dim]]:
-    if isinstance(op, task.MatmulOp):
-        k, n = (1, 0) if op.transpose_b is not None else (0, 1)
-        yield (op.lhs, 0), (op.result, 0)
-        yield (op.lhs, 1), (op.rhs, k)
-        yield (op.rhs, n), (op.result, 1)
-    elif isinstance(op, task.CallOp):
+    """Dimensions of operands that are one with the result's, or with each other."""
+    if isinstance(op, task.CallOp):
         yield from _call_dims(op)
     elif isinstance(op, task.ComputeOp):
-        shape = task.spec_of(op.result).shape
-        moves = isinstance(op, task.BroadcastOp | task.ShiftOp)
-        for operand in op.operands:
-            for d, size in enumerate(task.spec_of(operand).shape):
-                if size == shape[d] and not (moves and d == op.dim_index):
-                    yield (operand, d), (op.result, d)
+        if isinstance(op, task.MatmulOp):
+            lhs, rhs = op.inner_dims
+            yield (op.lhs, lhs), (op.rhs, rhs)
+        if _runs_whole(op) and not isinstance(op, task.AttentionOp):
+            yield from _kernel_dims(op)
+        for operand, dims in zip(op.operands, op.becomes(), strict=True):
+            yield from (
+                ((operand, d), (op.result, to)) for d, to in enumerate(dims) if to is not None
+            )
+
+
+def _kernel_dims(op: task.ComputeOp) -> Iterator[tuple[Dim, Dim]]:
+    """Those that an op's kernel says are one."""
+    values = [*tile_kernel(op).values, op.result]
+    for shared in shared_dims(whole_kernel(op)):
+        yield (values[shared.a], shared.a_dim), (values[shared.b], shared.b_dim)
+
+
+def _stretches(op: Operation, mesh: Mesh) -> Iterator[tuple[Dim, int, Dim, int, int]]:
+    """Stretches of dimensions that are one: (dim, start, other dim, start there, size)."""
+    match op:
+        case task.BroadcastOp() | task.ShiftOp():
+            for start, there, size in moved(op, mesh):
+                yield (op.operand, op.dim_index), start, (op.result, op.dim_index), there, size
+        case task.SliceOp() if op.position is None:
+            size = task.spec_of(op.result).shape[op.dim_index]
+            yield (op.operand, op.dim_index), op.at, (op.result, op.dim_index), 0, size
+        case task.UpdateOp() if op.position is None:
+            size = task.spec_of(op.value).shape[op.dim_index]
+            yield (op.value, op.dim_index), 0, (op.result, op.dim_index), op.at, size
+        case task.ConcatOp():
+            at = 0
+            for value in op.operands:
+                size = task.spec_of(value).shape[op.dim_index]
+                yield (value, op.dim_index), 0, (op.result, op.dim_index), at, size
+                at += size
+        case task.AttentionOp():
+            yield from _head_stretches(op)
+        case task.RopeOp():
+            last = len(task.spec_of(op.result).shape) - 1
+            half = task.spec_of(op.result).shape[last] // 2
+            for value in op.operands:
+                yield (value, last), 0, (op.result, last), 0, 2 * half
+            yield (op.result, last), 0, (op.result, last), half, half
+        case _:
+            return
+
+
+def _head_stretches(op: task.AttentionOp) -> Iterator[tuple[Dim, int, Dim, int, int]]:
+    """Heads that share a key head are cut from others; the rest is one where it is the same."""
+    (tokens, heads), (places, groups) = (task.spec_of(v).shape[1:3] for v in (op.q, op.k))
+    batch, _, _, width = task.spec_of(op.q).shape
+    together = heads // groups
+    yield (op.q, 1), 0, (op.result, 1), 0, tokens
+    yield (op.k, 1), 0, (op.v, 1), 0, places
+    yield (op.q, 3), 0, (op.k, 3), 0, width
+    yield (op.v, 3), 0, (op.result, 3), 0, width
+    for value in (op.q, op.k, op.v):
+        yield (value, 0), 0, (op.result, 0), 0, batch
+    for g in range(groups):
+        yield (op.q, 2), g * together, (op.result, 2), g * together, together
+        yield (op.k, 2), g, (op.v, 2), g, 1
 
 
 def moved(op: task.BroadcastOp | task.ShiftOp, mesh: Mesh) -> list[tuple[int, int, int]]:
@@ -103,7 +173,7 @@ def moved(op: task.BroadcastOp | task.ShiftOp, mesh: Mesh) -> list[tuple[int, in
 def _call_dims(op: task.CallOp) -> Iterator[tuple[Dim, Dim]]:
     """A dimension is one with the result's that it is cut along; whole ones as the kernel says."""
     kernel = op.function()
-    find, views = dim_class(kernel), kernel.body.block.args
+    find, views = dim_class(kernel), kernel.views
     first: dict[tuple[object, int], Dim] = {}
     for arg, view, cuts in zip(op.args, views[:-1], op.cuts, strict=True):
         for d, (along, size) in enumerate(zip(cuts, task.spec_of(arg).shape, strict=True)):
@@ -123,7 +193,7 @@ def program_tags(axes: ProgramAxes, cuts: Cuts) -> dict[SSAValue, Tags]:
     tags: dict[SSAValue, Tags] = {}
     for op in axes.program.body.block.ops:
         match op:
-            case task.SourceOp():
+            case task.SourceOp() | task.ScalarOp():
                 base, spec = axes.base[op.result], task.spec_of(op.result)
                 edges = [cuts.edges(base + d) for d in range(len(spec.shape))]
                 tags[op.result] = source_tags(op.tensor_name.data, spec, edges, axes.program.mesh)
@@ -131,21 +201,49 @@ def program_tags(axes: ProgramAxes, cuts: Cuts) -> dict[SSAValue, Tags]:
                 transpose = op.transpose_b is not None
                 tags[op.result] = dot(tags[op.lhs], tags[op.rhs], transpose_b=transpose)
             case task.CallOp():
-                tags[op.result] = _call_tags(axes, cuts, op, tags)
+                tags[op.result] = _kernel_tags(axes, cuts, op, op.function(), op.args, tags)
+            case task.ComputeOp() if _runs_whole(op):
+                tags[op.result] = _layer_tags(axes, cuts, op, tags)
             case task.BinaryOp():
                 tags[op.result] = BINARY[op.function()](tags[op.lhs], tags[op.rhs])
             case task.UnaryOp():
                 tags[op.result] = function(op.function())(tags[op.operand])
-            case task.BroadcastOp() | task.ShiftOp():
-                tags[op.result] = _moved_tags(axes, cuts, op, tags[op.operand])
-            case task.CastOp():
-                names = (task.spec_of(value).dtype for value in (op.operand, op.result))
-                tags[op.result] = cast(tags[op.operand], *names)
             case task.CollectiveOp() | task.ShardOp():
                 tags[op.result] = tags[op.operand]
+            case task.ComputeOp():
+                tags[op.result] = _rearranged(axes, cuts, op, tags)
             case _:
                 assert isinstance(op, task.OutputOp), op.name
     return tags
+
+
+def _rearranged(
+    axes: ProgramAxes, cuts: Cuts, op: task.ComputeOp, tags: Mapping[SSAValue, Tags]
+) -> Tags:
+    """Cells of the operands where they lie in the result."""
+    operands = [tags[operand] for operand in op.operands]
+    match op:
+        case task.BroadcastOp() | task.ShiftOp():
+            made = _moved_tags(axes, cuts, op, operands[0])
+        case task.CastOp():
+            dtypes = (task.spec_of(value).dtype for value in (op.operand, op.result))
+            made = cast(operands[0], *dtypes)
+        case task.RopeOp():
+            made = _rope_tags(*operands)
+        case task.ReshapeOp():
+            made = operands[0].reshape(_cells(axes, cuts, op.result))
+        case task.TransposeOp():
+            made = np.swapaxes(operands[0], *op.dims)
+        case task.ConcatOp():
+            made = np.concatenate(operands, axis=op.dim_index)
+        case task.SliceOp():
+            made = operands[0][_part(axes, cuts, op.operand, op)]
+        case task.UpdateOp():
+            made = operands[0].copy()
+            made[_part(axes, cuts, op.result, op)] = operands[1]
+        case _:
+            raise AssertionError(op.name)
+    return made
 
 
 def _moved_tags(
@@ -163,15 +261,84 @@ def _moved_tags(
     return np.concatenate(pieces, axis=op.dim_index)
 
 
-def _call_tags(
-    axes: ProgramAxes, cuts: Cuts, op: task.CallOp, tags: Mapping[SSAValue, Tags]
+def _part(
+    axes: ProgramAxes, cuts: Cuts, whole: SSAValue, op: task.SliceOp | task.UpdateOp
+) -> tuple[slice, ...]:
+    """The cells of the whole from where a slice or update begins to where it ends."""
+    edges = cuts.edges(axes.base[whole] + op.dim_index)
+    value = op.result if isinstance(op, task.SliceOp) else op.value
+    size = task.spec_of(value).shape[op.dim_index]
+    first, last = np.searchsorted(edges, [op.at, op.at + size]).tolist()
+    return (*[slice(None)] * op.dim_index, slice(first, last))
+
+
+def _rope_tags(x: Tags, cos: Tags, sin: Tags) -> Tags:
+    """The last dimension's halves are cut alike."""
+    first, second = np.split(x, 2, axis=-1)
+    return x * cos + np.concatenate([np.zeros_like(second) - second, first], axis=-1) * sin
+
+
+def _cells(axes: ProgramAxes, cuts: Cuts, value: SSAValue) -> list[int]:
+    base, ndim = axes.base[value], len(task.spec_of(value).shape)
+    return [len(cuts.edges(base + d)) - 1 for d in range(ndim)]
+
+
+def _kernel_tags(
+    axes: ProgramAxes,
+    cuts: Cuts,
+    op: task.ComputeOp,
+    kernel: core.FuncOp,
+    values: Sequence[SSAValue],
+    tags: Mapping[SSAValue, Tags],
 ) -> Tags:
-    """The kernel on the cells of whole tensors."""
+    """A kernel on the cells of whole tensors; what it writes over part of is held before."""
+    held = [*values, op.overwritten if op.overwritten is not None else op.result]
     stored: list[Tags] = []
-    run_kernel(op.function(), lambda view: tags[op.args[view]], lambda _, t: stored.append(t))
-    base = axes.base[op.result]
-    shape = [len(cuts.edges(base + d)) - 1 for d in range(len(task.spec_of(op.result).shape))]
-    return np.broadcast_to(stored[-1], shape)
+    run_kernel(
+        kernel,
+        Hands(
+            load=lambda view: tags[held[view]],
+            store=lambda _, made: stored.append(made),
+            starts=lambda view, dim: cuts.edges(axes.base[held[view]] + dim)[:-1],
+            index=lambda _: np.zeros((), np.int64),
+        ),
+    )
+    return np.broadcast_to(stored[-1], _cells(axes, cuts, op.result))
+
+
+def _layer_tags(
+    axes: ProgramAxes, cuts: Cuts, op: task.ComputeOp, tags: Mapping[SSAValue, Tags]
+) -> Tags:
+    if isinstance(op, task.AttentionOp):
+        return _attention_tags(axes, cuts, op, tags)
+    kernel, values = whole_kernel(op), tile_kernel(op).values
+    return _kernel_tags(axes, cuts, op, kernel, values, tags)
+
+
+def _attention_tags(
+    axes: ProgramAxes, cuts: Cuts, op: task.AttentionOp, tags: Mapping[SSAValue, Tags]
+) -> Tags:
+    """The tile kernel on all query heads that share a key head, one group after the other."""
+    groups = task.spec_of(op.k).shape[2]
+    kernel, (q, k, v, *numbers) = tile_kernel(op), op.operands
+    together = task.spec_of(q).shape[2] // groups
+    heads = cuts.edges(axes.base[q] + 2)
+    made: list[Tags] = []
+    func = kernel.build("group", group_types(op), op.location)
+    for g in range(groups):
+        first, last = np.searchsorted(heads, [g * together, (g + 1) * together])
+        mine = [tags[q][:, :, first:last], *(tags[x][:, :, g : g + 1] for x in (k, v))]
+        loads = [*mine, *(tags[number] for number in numbers)]
+        run_kernel(
+            func,
+            Hands(
+                load=loads.__getitem__,
+                store=lambda _, tile: made.append(tile),
+                starts=lambda view, dim: cuts.edges(axes.base[op.operands[view]] + dim)[:-1],
+                index=lambda _: np.zeros((), np.int64),
+            ),
+        )
+    return np.concatenate(made, axis=2)
 
 
 def source_tags(name: str, spec: TensorSpec, edges: list[Longs], mesh: Mesh) -> Tags:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ditron.plan.dtypes import DTYPES, Kind
+from ditron.plan.tables import Longs
 
 Tags = npt.NDArray[np.uint64]
 
@@ -79,8 +80,80 @@ def dot(a: Tags, b: Tags, *, transpose_b: bool = False) -> Tags:
     return np.matmul(a, b)
 
 
+def divide(a: Tags, b: Tags) -> Tags:
+    """Times a reciprocal about which nothing is known."""
+    return np.multiply(a, function("reciprocal")(b))
+
+
+def less_or_equal(a: Tags, b: Tags) -> Tags:
+    """A function of the difference alone, so that both may be counted from anywhere."""
+    return function("less or equal")(a - b)
+
+
+def where(condition: Tags, a: Tags, b: Tags) -> Tags:
+    """One of two: `a` times what the condition is, plus `b` times what it is not."""
+    return condition * a + function("not")(condition) * b
+
+
+def maximum(x: Tags, axis: int) -> Tags:
+    """The largest along an axis, which stays: a function of all in whatever order."""
+    return mix(mix(x ^ word("max")).sum(axis, np.uint64, keepdims=True))
+
+
+def argmax(x: Tags, labels: Tags, axis: int) -> Tags:
+    """The label of the largest along an axis: a function of all that stand beside their labels."""
+    return mix(mix(mix(x ^ word("argmax")) + labels).sum(axis, np.uint64, keepdims=True))
+
+
+def gather(table: Tags, ids: Tags, starts: Longs, ndim: int) -> Tags:
+    """Rows of a table [.., V, D] by ids [.., *ndim]: a product with where each id is.
+
+    A function of the id less the row alone, so that both may be counted from anywhere; a table's
+    parts add up to the whole. `starts` [.., V] is where the rows' cells begin.
+    """
+    many, dims = ids.shape[: ids.ndim - ndim], ids.shape[ids.ndim - ndim :]
+    flat = ids.reshape(*many, -1, 1)
+    chosen = mix((flat - starts.astype(np.uint64)[..., None, :]) ^ word("row"))
+    rows = np.matmul(chosen, table)
+    return rows.reshape(*rows.shape[:-2], *dims, rows.shape[-1])
+
+
+def part_at(x: Tags, at: Tags, whole: Longs, part: Longs, axis: int) -> Tags:
+    """The part along an axis that begins at `at` [.., 1], from where its cells begin in it.
+
+    Where it begins is not known, so each cell is a sum over all that it may be.
+    """
+    rows = np.moveaxis(x, axis, -1)[..., None, :]
+    found = np.matmul(rows, _among(_chosen(at, whole, part), rows))
+    return np.moveaxis(found[..., 0, :], -1, axis)
+
+
+def with_part_at(x: Tags, value: Tags, at: Tags, whole: Longs, part: Longs, axis: int) -> Tags:
+    """All of `x`, with a value over what `part_at` would have."""
+    chosen = np.swapaxes(_chosen(at, whole, part), -1, -2)
+    kept = mix((at - whole.astype(np.uint64)) ^ word("kept"))
+    rows, values = (np.moveaxis(y, axis, -1)[..., None, :] for y in (x, value))
+    written = np.matmul(values, _among(chosen, values))
+    written = written + rows * _among(kept[..., None, :], rows)
+    return np.moveaxis(written[..., 0, :], -1, axis)
+
+
+def _chosen(at: Tags, whole: Longs, part: Longs) -> Tags:
+    """Which cell of the whole [.., C] each cell of a part [.., S] is: [.., C, S]."""
+    here, there = whole.astype(np.uint64)[..., :, None], part.astype(np.uint64)[..., None, :]
+    return mix((here - there - at[..., None]) ^ word("part"))
+
+
+def _among(matrices: Tags, rows: Tags) -> Tags:
+    """Matrices [.., A, B] as such of rows [.., *dims, A]."""
+    many = matrices.shape[:-2]
+    return matrices.reshape(*many, *[1] * (rows.ndim - 2 - len(many)), *matrices.shape[-2:])
+
+
 BINARY: dict[str, Callable[[Tags, Tags], Tags]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
+    "div": divide,
+    "le": less_or_equal,
 }

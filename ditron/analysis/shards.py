@@ -69,24 +69,10 @@ def moved_dim(op: task.CollectiveOp) -> int:
 
 def _same_dims(op: task.ComputeOp) -> Iterator[tuple[Dim, Dim]]:
     if isinstance(op, task.MatmulOp):
-        columns = 0 if op.transpose_b is not None else 1
-        yield (op.lhs, 0), (op.result, 0)
-        yield (op.rhs, columns), (op.result, 1)
-        yield (op.lhs, 1), (op.rhs, 1 - columns)
-        return
-    if isinstance(op, task.CallOp):
-        for operand, cuts in zip(op.args, op.cuts, strict=True):
-            yield from (
-                ((operand, d), (op.result, along))
-                for d, along in enumerate(cuts)
-                if along is not None
-            )
-        return
-    shape = task.spec_of(op.result).shape
-    for operand in op.operands:
-        for d, size in enumerate(task.spec_of(operand).shape):
-            if size == shape[d]:
-                yield (operand, d), (op.result, d)
+        lhs, rhs = op.inner_dims
+        yield (op.lhs, lhs), (op.rhs, rhs)
+    for operand, dims in zip(op.operands, op.becomes(), strict=True):
+        yield from (((operand, d), (op.result, to)) for d, to in enumerate(dims) if to is not None)
 
 
 def _should_cut(op: task.CollectiveOp, ranks: int) -> bool:

@@ -91,13 +91,6 @@ _AXES = ("rows", "columns")
 
 
 def _moved(user: task.MatmulOp, operand: int, dim: int) -> str:
-    if dim == contracted(user, operand):
+    if dim == user.inner_dims[operand]:
         return "inner"
     return _AXES[operand]
-
-
-def contracted(matmul: task.MatmulOp, operand: int) -> int:
-    """The dimension of an operand that a matmul sums over."""
-    if operand == 0:
-        return 1
-    return 1 if matmul.transpose_b is not None else 0

@@ -11,365 +11,54 @@ computes on and stores tiles. It can touch nothing but its views, which is what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from struct import pack, unpack
 
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    Float32Type,
-    FloatAttr,
-    FunctionType,
-    IntAttr,
-    IntegerAttr,
-    IntegerType,
-    StringAttr,
-    SymbolNameConstraint,
-    UnitAttr,
-    i32,
-    i64,
-)
-from xdsl.ir import (
-    Attribute,
-    Block,
-    Dialect,
-    ParametrizedAttribute,
-    Region,
-    SSAValue,
-    TypeAttribute,
-)
-from xdsl.irdl import (
-    IRDLOperation,
-    irdl_attr_definition,
-    irdl_op_definition,
-    operand_def,
-    opt_prop_def,
-    prop_def,
-    region_def,
-    result_def,
-    traits_def,
-)
-from xdsl.parser import AttrParser, Parser
+from xdsl.dialects.builtin import FunctionType, IndexType, StringAttr, SymbolNameConstraint
+from xdsl.ir import Block, Dialect, Region, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, prop_def, region_def, traits_def
+from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import (
-    IsolatedFromAbove,
-    MemoryReadEffect,
-    MemoryWriteEffect,
-    NoTerminator,
-    Pure,
-    SymbolOpInterface,
-)
+from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from ditron.ir.attrs import dtype_name
-
-
-class Shaped(ParametrizedAttribute, TypeAttribute):
-    """`<128x64xbf16>`: a static shape and an element type."""
-
-    shape: ArrayAttr[IntAttr]
-    element_type: Attribute
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        return tuple(d.data for d in self.shape)
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            shape, element = parser.parse_ranked_shape()
-        return (ArrayAttr([IntAttr(d) for d in shape]), element)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_dimension_list(self.dims)
-            printer.print_string("x")
-            printer.print_attribute(self.element_type)
-
-    def verify(self) -> None:
-        if not self.shape.data or any(d.data < 1 for d in self.shape):
-            raise VerifyException(f"tile dimensions must be static and positive, got {self.dims}")
-        dtype_name(self.element_type)
-
-
-@irdl_attr_definition
-class ViewType(Shaped):
-    """A box of a buffer; the shape is its capacity, clipped at run time."""
-
-    name = "core.view"
-    shape: ArrayAttr[IntAttr]
-    element_type: Attribute
-
-    @staticmethod
-    def get(dims: Sequence[int], element: Attribute) -> ViewType:
-        return ViewType(ArrayAttr([IntAttr(d) for d in dims]), element)
-
-
-@irdl_attr_definition
-class TileType(Shaped):
-    """A tile held in registers or shared memory."""
-
-    name = "core.tile"
-    shape: ArrayAttr[IntAttr]
-    element_type: Attribute
-
-    @staticmethod
-    def get(dims: Sequence[int], element: Attribute) -> TileType:
-        return TileType(ArrayAttr([IntAttr(d) for d in dims]), element)
-
-
-def tile_type(value: SSAValue) -> TileType:
-    """The type of a tile value."""
-    assert isinstance(value.type, TileType)
-    return value.type
-
-
-@irdl_op_definition
-class LoadOp(IRDLOperation):
-    """Read a whole view into a tile."""
-
-    name = "core.load"
-    view = operand_def(ViewType)
-    result = result_def(TileType)
-    traits = traits_def(MemoryReadEffect())
-    assembly_format = "$view attr-dict `:` type($view) `->` type($result)"
-
-    def __init__(self, view: SSAValue) -> None:
-        assert isinstance(view.type, ViewType)
-        result = TileType(view.type.shape, view.type.element_type)
-        super().__init__(operands=[view], result_types=[result])
-
-    def verify_(self) -> None:
-        _same(self, self.view.type, self.result.type)
-
-
-@irdl_op_definition
-class StoreOp(IRDLOperation):
-    """Write a tile over a whole view."""
-
-    name = "core.store"
-    tile = operand_def(TileType)
-    view = operand_def(ViewType)
-    traits = traits_def(MemoryWriteEffect())
-    assembly_format = "$tile `,` $view attr-dict `:` type($tile) `,` type($view)"
-
-    def __init__(self, tile: SSAValue, view: SSAValue) -> None:
-        super().__init__(operands=[tile, view])
-
-    def verify_(self) -> None:
-        _same(self, self.tile.type, self.view.type)
-
-
-def _same(op: IRDLOperation, a: Attribute, b: Attribute) -> None:
-    assert isinstance(a, Shaped)
-    assert isinstance(b, Shaped)
-    if (a.dims, a.element_type) != (b.dims, b.element_type):
-        raise VerifyException(f"{op.name}: {a} and {b} do not hold the same tile")
-
-
-@irdl_op_definition
-class DotOp(IRDLOperation):
-    """`lhs [m, k] @ rhs [k, n]` (`rhs [n, k]` with transpose_b), accumulated in float32."""
-
-    name = "core.dot"
-    lhs = operand_def(TileType)
-    rhs = operand_def(TileType)
-    transpose_b = opt_prop_def(UnitAttr)
-    result = result_def(TileType)
-    traits = traits_def(Pure())
-    assembly_format = (
-        "$lhs `,` $rhs (`transpose_b` $transpose_b^)? attr-dict"
-        " `:` type($lhs) `,` type($rhs) `->` type($result)"
-    )
-
-    def __init__(self, lhs: SSAValue, rhs: SSAValue, *, transpose_b: bool = False) -> None:
-        b = tile_type(rhs).dims
-        dims = (tile_type(lhs).dims[0], b[0] if transpose_b else b[1])
-        super().__init__(
-            operands=[lhs, rhs],
-            result_types=[TileType.get(dims, Float32Type())],
-            properties={"transpose_b": UnitAttr() if transpose_b else None},
-        )
-
-    def verify_(self) -> None:
-        a, b = tile_type(self.lhs).dims, tile_type(self.rhs).dims
-        c = tile_type(self.result)
-        if len(a) != 2 or len(b) != 2:
-            raise VerifyException(f"core.dot multiplies matrices, got {a} and {b}")
-        if self.transpose_b is not None:
-            b = b[::-1]
-        if a[1] != b[0] or c.dims != (a[0], b[1]):
-            raise VerifyException(f"core.dot shapes do not agree: {a} @ {b} -> {c.dims}")
-        element, other = tile_type(self.lhs).element_type, tile_type(self.rhs).element_type
-        if element != other or isinstance(element, IntegerType):
-            raise VerifyException(f"core.dot takes one float type, got {element} and {other}")
-        if not isinstance(c.element_type, Float32Type):
-            raise VerifyException("core.dot accumulates in f32")
-
-
-@irdl_op_definition
-class CastOp(IRDLOperation):
-    """Convert each element, rounding to nearest even."""
-
-    name = "core.cast"
-    operand = operand_def(TileType)
-    result = result_def(TileType)
-    traits = traits_def(Pure())
-    assembly_format = "$operand attr-dict `:` type($operand) `->` type($result)"
-
-    def __init__(self, operand: SSAValue, element: Attribute) -> None:
-        result = TileType(tile_type(operand).shape, element)
-        super().__init__(operands=[operand], result_types=[result])
-
-    def verify_(self) -> None:
-        if tile_type(self.operand).dims != tile_type(self.result).dims:
-            raise VerifyException("core.cast keeps the shape")
-
-
-@irdl_op_definition
-class ConstantOp(IRDLOperation):
-    """One number as a tile of size 1 in every dimension, so that it broadcasts."""
-
-    name = "core.constant"
-    value = prop_def(FloatAttr | IntegerAttr)
-    result = result_def(TileType)
-    traits = traits_def(Pure())
-    assembly_format = "$value attr-dict `->` type($result)"
-
-    def __init__(self, value: float, element: Attribute, ndim: int) -> None:
-        number: Attribute
-        if element in (i32, i64):
-            number = IntegerAttr(int(value), i64 if element == i64 else i32)
-        else:
-            number = FloatAttr(unpack("f", pack("f", value))[0], Float32Type())
-        result = TileType.get([1] * ndim, element)
-        super().__init__(properties={"value": number}, result_types=[result])
-
-    @property
-    def number(self) -> float:
-        return self.value.value.data
-
-    def verify_(self) -> None:
-        tile = tile_type(self.result)
-        if any(d != 1 for d in tile.dims):
-            raise VerifyException(f"core.constant is of size 1 in every dimension, got {tile.dims}")
-        if tile.element_type != self.value.type or dtype_name(tile.element_type) == "bool":
-            raise VerifyException(f"core.constant: {self.value} is no element of {tile}")
-
-
-@irdl_op_definition
-class ExpandDimsOp(IRDLOperation):
-    """The same elements with dimensions of size 1 put before the others."""
-
-    name = "core.expand_dims"
-    operand = operand_def(TileType)
-    result = result_def(TileType)
-    traits = traits_def(Pure())
-    assembly_format = "$operand attr-dict `:` type($operand) `->` type($result)"
-
-    def __init__(self, operand: SSAValue, ndim: int) -> None:
-        tile = tile_type(operand)
-        dims = [1] * (ndim - len(tile.dims)) + list(tile.dims)
-        super().__init__(operands=[operand], result_types=[TileType.get(dims, tile.element_type)])
-
-    @property
-    def added(self) -> int:
-        """How many dimensions the result has more."""
-        return len(tile_type(self.result).dims) - len(tile_type(self.operand).dims)
-
-    def verify_(self) -> None:
-        tile, result = tile_type(self.operand), tile_type(self.result)
-        if self.added < 1 or result.dims != (1,) * self.added + tile.dims:
-            raise VerifyException(
-                f"core.expand_dims puts dimensions of size 1 first: {tile.dims} -> {result.dims}"
-            )
-        if tile.element_type != result.element_type:
-            raise VerifyException("core.expand_dims keeps the element type")
-
-
-class BinaryOp(IRDLOperation):
-    """Elementwise, with size-1 dimensions broadcast; one element type throughout."""
-
-    lhs = operand_def(TileType)
-    rhs = operand_def(TileType)
-    result = result_def(TileType)
-    traits = traits_def(Pure())
-    assembly_format = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)"
-
-    def __init__(self, lhs: SSAValue, rhs: SSAValue) -> None:
-        a, b = tile_type(lhs), tile_type(rhs)
-        dims = [max(p, q) for p, q in zip(a.dims, b.dims, strict=True)]
-        super().__init__(operands=[lhs, rhs], result_types=[TileType.get(dims, a.element_type)])
-
-    def verify_(self) -> None:
-        a, b, c = tile_type(self.lhs), tile_type(self.rhs), tile_type(self.result)
-        if not a.element_type == b.element_type == c.element_type:
-            raise VerifyException(f"{self.name} takes one element type, cast first")
-        fits = len(a.dims) == len(b.dims) == len(c.dims) and all(
-            z == max(x, y) and min(x, y) in (1, z)
-            for x, y, z in zip(a.dims, b.dims, c.dims, strict=True)
-        )
-        if not fits:
-            raise VerifyException(f"{self.name} shapes do not agree: {a.dims}, {b.dims}")
-
-
-@irdl_op_definition
-class AddOp(BinaryOp):
-    name = "core.add"
-
-
-@irdl_op_definition
-class SubOp(BinaryOp):
-    name = "core.sub"
-
-
-@irdl_op_definition
-class MulOp(BinaryOp):
-    name = "core.mul"
-
-
-class UnaryOp(IRDLOperation):
-    """Elementwise on floats."""
-
-    operand = operand_def(TileType)
-    result = result_def(TileType)
-    traits = traits_def(Pure())
-    assembly_format = "$operand attr-dict `:` type($operand) `->` type($result)"
-
-    def __init__(self, operand: SSAValue) -> None:
-        super().__init__(operands=[operand], result_types=[operand.type])
-
-    def verify_(self) -> None:
-        if self.operand.type != self.result.type:
-            raise VerifyException(f"{self.name} keeps the type")
-        element = tile_type(self.operand).element_type
-        if isinstance(element, IntegerType) and not isinstance(self, ReluOp):
-            raise VerifyException(f"{self.name} takes floats, got {element}")
-
-
-@irdl_op_definition
-class SiluOp(UnaryOp):
-    name = "core.silu"
-
-
-@irdl_op_definition
-class GeluOp(UnaryOp):
-    """Gelu by the error function, not its tanh approximation."""
-
-    name = "core.gelu"
-
-
-@irdl_op_definition
-class ReluOp(UnaryOp):
-    name = "core.relu"
-
-
-@irdl_op_definition
-class ExpOp(UnaryOp):
-    name = "core.exp"
+from ditron.ir.core_compute import AddOp as AddOp
+from ditron.ir.core_compute import ArgmaxOp as ArgmaxOp
+from ditron.ir.core_compute import BinaryOp as BinaryOp
+from ditron.ir.core_compute import CastOp as CastOp
+from ditron.ir.core_compute import ConstantOp as ConstantOp
+from ditron.ir.core_compute import DivOp as DivOp
+from ditron.ir.core_compute import DotOp as DotOp
+from ditron.ir.core_compute import ExpandDimsOp as ExpandDimsOp
+from ditron.ir.core_compute import ExpOp as ExpOp
+from ditron.ir.core_compute import GeluOp as GeluOp
+from ditron.ir.core_compute import IndexOp as IndexOp
+from ditron.ir.core_compute import IotaOp as IotaOp
+from ditron.ir.core_compute import LeOp as LeOp
+from ditron.ir.core_compute import MaxOp as MaxOp
+from ditron.ir.core_compute import MulOp as MulOp
+from ditron.ir.core_compute import ReduceOp as ReduceOp
+from ditron.ir.core_compute import ReluOp as ReluOp
+from ditron.ir.core_compute import RsqrtOp as RsqrtOp
+from ditron.ir.core_compute import SiluOp as SiluOp
+from ditron.ir.core_compute import SubOp as SubOp
+from ditron.ir.core_compute import SumOp as SumOp
+from ditron.ir.core_compute import TransposeOp as TransposeOp
+from ditron.ir.core_compute import UnaryOp as UnaryOp
+from ditron.ir.core_compute import WhereOp as WhereOp
+from ditron.ir.core_tiles import AtOp as AtOp
+from ditron.ir.core_tiles import GatherOp as GatherOp
+from ditron.ir.core_tiles import LoadAtOp as LoadAtOp
+from ditron.ir.core_tiles import LoadOp as LoadOp
+from ditron.ir.core_tiles import Shaped as Shaped
+from ditron.ir.core_tiles import StoreAtOp as StoreAtOp
+from ditron.ir.core_tiles import StoreOp as StoreOp
+from ditron.ir.core_tiles import TileType as TileType
+from ditron.ir.core_tiles import ViewType as ViewType
+from ditron.ir.core_tiles import tile_type as tile_type
 
 
 @irdl_op_definition
 class FuncOp(IRDLOperation):
-    """A kernel: one program a tile. Its arguments are views."""
+    """A kernel: one program a tile. Its arguments are views, then indices."""
 
     name = "core.func"
     sym_name = prop_def(SymbolNameConstraint())
@@ -380,9 +69,9 @@ class FuncOp(IRDLOperation):
         super().__init__(properties={"sym_name": StringAttr(name)}, regions=[body])
 
     @staticmethod
-    def empty(name: str, views: Sequence[ViewType]) -> FuncOp:
+    def empty(name: str, views: Sequence[ViewType], indices: int = 0) -> FuncOp:
         """A kernel with its arguments and no code yet."""
-        return FuncOp(name, Region(Block(arg_types=views)))
+        return FuncOp(name, Region(Block(arg_types=[*views, *[IndexType()] * indices])))
 
     @property
     def kernel_name(self) -> str:
@@ -394,20 +83,32 @@ class FuncOp(IRDLOperation):
         return tuple(t for t in types if isinstance(t, ViewType))
 
     @property
+    def views(self) -> Sequence[SSAValue]:
+        """The arguments that are views."""
+        return self.body.block.args[: len(self.view_types)]
+
+    @property
+    def indices(self) -> Sequence[SSAValue]:
+        """The arguments that are indices."""
+        return self.body.block.args[len(self.view_types) :]
+
+    @property
     def function_type(self) -> FunctionType:
         return FunctionType.from_lists(list(self.body.block.arg_types), [])
 
     def reads(self, arg: int) -> bool:
-        """Whether argument `arg` is loaded from."""
-        return any(isinstance(u.operation, LoadOp) for u in self.body.block.args[arg].uses)
+        """Whether argument `arg` is loaded from, or keeps part of what it held."""
+        return any(not isinstance(u.operation, StoreOp) for u in self.body.block.args[arg].uses)
 
     def writes(self, arg: int) -> bool:
         """Whether argument `arg` is stored to."""
-        return any(isinstance(u.operation, StoreOp) for u in self.body.block.args[arg].uses)
+        uses = self.body.block.args[arg].uses
+        return any(isinstance(u.operation, StoreOp | StoreAtOp) for u in uses)
 
     def verify_(self) -> None:
         for arg in self.body.block.args:
-            if not isinstance(arg.type, ViewType):
+            index = isinstance(arg.type, IndexType) and arg in self.indices
+            if not index and not isinstance(arg.type, ViewType):
                 raise VerifyException(f"a kernel's arguments are views, got {arg.type}")
         for op in self.body.block.ops:
             if not isinstance(op, KERNEL_OPS):
@@ -428,25 +129,33 @@ class FuncOp(IRDLOperation):
         return cls(name.data, parser.parse_region(args))
 
 
-KERNEL_OPS = (LoadOp, StoreOp, ConstantOp, ExpandDimsOp, DotOp, CastOp, BinaryOp, UnaryOp)
-
-Core = Dialect(
-    "core",
-    [
-        FuncOp,
-        LoadOp,
-        StoreOp,
-        ConstantOp,
-        ExpandDimsOp,
-        DotOp,
-        CastOp,
-        AddOp,
-        SubOp,
-        MulOp,
-        SiluOp,
-        GeluOp,
-        ReluOp,
-        ExpOp,
-    ],
-    [ViewType, TileType],
+KERNEL_OPS = (
+    LoadOp,
+    StoreOp,
+    GatherOp,
+    LoadAtOp,
+    StoreAtOp,
+    ConstantOp,
+    IndexOp,
+    IotaOp,
+    ExpandDimsOp,
+    TransposeOp,
+    DotOp,
+    CastOp,
+    SumOp,
+    MaxOp,
+    ArgmaxOp,
+    AddOp,
+    SubOp,
+    MulOp,
+    DivOp,
+    LeOp,
+    WhereOp,
+    SiluOp,
+    GeluOp,
+    ReluOp,
+    ExpOp,
+    RsqrtOp,
 )
+
+Core = Dialect("core", [FuncOp, *KERNEL_OPS], [ViewType, TileType])

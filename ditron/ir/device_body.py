@@ -435,9 +435,16 @@ class Transfer(BodyOp):
     def __init__(self, source: SSAValue, target: SSAValue) -> None:
         super().__init__(operands=[source, target])
 
-    def verify_(self) -> None:
-        if self.source.type != self.target.type:
+    def check_types(self, source: ViewType, target: ViewType) -> None:
+        """Raise unless a box of the one type can be copied to one of the other."""
+        if source != target:
             raise VerifyException(f"{self.name} copies between views of one type")
+
+    def verify_(self) -> None:
+        source, target = self.source.type, self.target.type
+        assert isinstance(source, ViewType)
+        assert isinstance(target, ViewType)
+        self.check_types(source, target)
         ends = zip((self.source, self.target), self.REMOTE, ("source", "target"), strict=True)
         for view, may, side in ends:
             owner = view.owner
@@ -463,24 +470,52 @@ class GetOp(Transfer):
 
 @irdl_op_definition
 class CopyOp(Transfer):
-    """Copy within this rank's memory."""
+    """Copy within this rank's memory, in row-major order: the two boxes may differ in shape."""
 
     name = "device.copy"
+
+    def check_types(self, source: ViewType, target: ViewType) -> None:
+        same = source.element_type == target.element_type
+        if not same or prod(source.dims) != prod(target.dims):
+            raise VerifyException(f"{self.name} keeps the elements: {source} is not {target}")
 
 
 @irdl_op_definition
 class CallOp(BodyOp):
-    """Run a `core.func` on views."""
+    """Run a `core.func` on views, and indices: `device.call @f(%x, %y) with %me * 64 : ...`."""
 
     name = "device.call"
     kernel = prop_def(FlatSymbolRefAttrConstr)
     views = var_operand_def(ViewType)
+    args = var_operand_def(IndexType)
+    indices = opt_prop_def(ExprsAttr)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(ReadsAndWrites())
-    assembly_format = "$kernel `(` $views `)` attr-dict `:` type($views)"
+    custom_directives = (Indices,)
+    assembly_format = (
+        "$kernel `(` $views `)` (`with` custom<Indices>($args, $indices)^)? attr-dict"
+        " `:` type($views)"
+    )
 
-    def __init__(self, kernel: str, views: Sequence[SSAValue]) -> None:
-        super().__init__(operands=[views], properties={"kernel": SymbolRefAttr(kernel)})
+    def __init__(
+        self, kernel: str, views: Sequence[SSAValue], indices: Sequence[Index] = ()
+    ) -> None:
+        args, exprs = number(indices)
+        super().__init__(
+            operands=[views, args],
+            properties={
+                "kernel": SymbolRefAttr(kernel),
+                "indices": exprs if exprs.data else None,
+            },
+        )
 
     @property
     def kernel_name(self) -> str:
         return self.kernel.string_value()
+
+    @property
+    def index_exprs(self) -> list[Expr]:
+        return [] if self.indices is None else leaves(self.args, self.indices)
+
+    def verify_(self) -> None:
+        check_indices(self, indices=None)

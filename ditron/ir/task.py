@@ -64,6 +64,7 @@ from ditron.ir.task_program import (
     SourceOp,
     StateOp,
     WeightOp,
+    role_of,
     spec_of,
 )
 from ditron.ir.task_views import (
@@ -125,6 +126,7 @@ __all__ = [
     "WeightOp",
     "find_state",
     "move_op",
+    "role_of",
     "spec_of",
 ]
 

@@ -149,6 +149,11 @@ class AllToAllOp(CollectiveOp):
         return rules.all_to_all(operands[0], *dims, self.axis.data, scope)
 
 
+def except_dim(ndim: int, dim: int) -> tuple[int | None, ...]:
+    """Dimensions that become themselves, but for one that moves."""
+    return tuple(None if d == dim else d for d in range(ndim))
+
+
 @irdl_op_definition
 class BroadcastOp(CollectiveOp):
     """The root's shard of `dim` on every rank of the axis; the result is as large as that."""
@@ -166,6 +171,9 @@ class BroadcastOp(CollectiveOp):
         spec = rules.broadcast(spec_of(operand), dim, root, axis, scope_of([operand], common))
         props = {"dim": IntegerAttr(dim, i64), "root": IntegerAttr(root, i64)}
         build(self, [operand], spec, common, axis=StringAttr(axis), **props)
+
+    def becomes(self) -> tuple[tuple[int | None, ...], ...]:
+        return (except_dim(len(spec_of(self.operand).shape), self.dim_index),)
 
     @property
     def dim_index(self) -> int:
@@ -198,6 +206,9 @@ class ShiftOp(CollectiveOp):
         spec = rules.shift(spec_of(operand), dim, by, axis, scope_of([operand], common))
         props = {"dim": IntegerAttr(dim, i64), "by": IntegerAttr(by, i64)}
         build(self, [operand], spec, common, axis=StringAttr(axis), **props)
+
+    def becomes(self) -> tuple[tuple[int | None, ...], ...]:
+        return (except_dim(len(spec_of(self.operand).shape), self.dim_index),)
 
     @property
     def dim_index(self) -> int:

@@ -59,6 +59,12 @@ class MatmulOp(PureOp):
         a, b = operands
         return rules.matmul(a, b, scope, transpose_b=self.transpose_b is not None)
 
+    @property
+    def inner_dims(self) -> tuple[int, int]:
+        """The dimensions of the operands that are summed over."""
+        lhs, rhs = (len(spec_of(operand).shape) for operand in self.operands)
+        return lhs - 1, rhs - (2 if self.transpose_b is None else 1)
+
     def placement_rule(self) -> Rule:
         ndims = [len(spec_of(operand).shape) for operand in self.operands]
         return matmul_rule(*ndims, transpose_b=self.transpose_b is not None)

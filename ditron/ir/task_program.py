@@ -35,6 +35,7 @@ from ditron.plan.dtypes import Kind
 from ditron.plan.placement import Mesh, Replicate, Scope
 from ditron.plan.placement_rules import Rule
 from ditron.plan.spec import TensorSpec, check_size
+from ditron.plan.tables import Role
 
 
 @irdl_op_definition
@@ -226,6 +227,17 @@ class OutputOp(IRDLOperation):
         super().__init__(properties={"name": StringAttr(name)}, operands=[operand])
 
 
+def role_of(op: SourceOp | ScalarOp) -> Role:
+    """What the buffer is that holds what comes from outside."""
+    match op:
+        case WeightOp():
+            return Role.WEIGHT
+        case StateOp():
+            return Role.STATE
+        case _:
+            return Role.INPUT
+
+
 class CommonArgs(TypedDict, total=False):
     """What every op that computes may be given besides its operands and properties.
 
@@ -265,6 +277,13 @@ class ComputeOp(IRDLOperation, ABC):
     def placement_rule(self) -> Rule | None:
         """What a mesh axis makes of the operands' placements; None for a collective."""
         return None
+
+    def becomes(self) -> tuple[tuple[int | None, ...], ...]:
+        """For each operand, which dimension of the result each of its own is; None: none."""
+        rule = self.placement_rule()
+        if rule is not None:
+            return rule.becomes
+        return tuple(tuple(range(len(spec_of(value).shape))) for value in self.operands)
 
     def infer(self, *, placements: bool = True) -> TensorSpec:
         """What the result must be; without placements if so asked or where an operand has none.

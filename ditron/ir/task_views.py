@@ -178,6 +178,14 @@ class ReshapeOp(PureOp):
         spec = reshapes.reshape(spec_of(x), tuple(shape), scope_of([x], common))
         build(self, [x], spec, common)
 
+    def becomes(self) -> tuple[tuple[int | None, ...], ...]:
+        before, after = spec_of(self.operand).shape, spec_of(self.result).shape
+        kept: list[int | None] = [None] * len(before)
+        for ours, theirs in reshapes.matching_dims(before, after):
+            if len(ours) == len(theirs) == 1:
+                kept[ours[0]] = theirs[0]
+        return (tuple(kept),)
+
     def infer_from(self, operands: Sequence[TensorSpec], scope: Scope) -> TensorSpec:
         return reshapes.reshape(operands[0], spec_of(self.result).shape, scope)
 

@@ -10,7 +10,6 @@ from xdsl.ir import Operation
 
 from ditron.analysis.tile_groups import (
     TileGroup,
-    contracted,
     gemm_shape,
     local_shape,
     products_beside,
@@ -253,22 +252,25 @@ def _why_not(op: task.AllGatherOp, user: Operation, index: int) -> str | None:
     """Why one user cannot; None if it can."""
     dim = op.dim_index
     match user:
-        case task.MatmulOp() if dim == contracted(user, index):
+        case task.MatmulOp() if dim == user.inner_dims[index]:
             return f"{user.label()} sums over the gathered dimension"
-        case task.CallOp() if user.cuts[index][dim] is None:
-            return f"{user.label()} reads the gathered dimension whole"
         case task.OutputOp():
             return f"it is the output {user.tensor_name.data}"
-        case task.CollectiveOp():
+        case task.CollectiveOp() | task.ReshapeOp():
             return f"it goes into {user.label()}"
-        case task.ShardOp() | task.PointwiseOp() if _cuts_again(op, user):
+        case task.ComputeOp() if user.becomes()[index][dim] is None:
+            return f"{user.label()} reads the gathered dimension whole"
+        case task.ComputeOp() if _cuts_again(op, user, index):
             return f"{user.label()} cuts it into other shards"
         case _:
             return None
 
 
-def _cuts_again(op: task.AllGatherOp, user: task.ComputeOp) -> bool:
+def _cuts_again(op: task.AllGatherOp, user: task.ComputeOp, index: int) -> bool:
     """Whether a user keeps only shards of the dimension that is whole again."""
+    dim = user.becomes()[index][op.dim_index]
+    if dim is None:
+        return False
     before, after = (task.spec_of(x).placements for x in (op.result, user.result))
-    shard = Shard(op.dim_index)
-    return any(a != shard and b == shard for a, b in zip(before, after, strict=True))
+    pairs = zip(before, after, strict=True)
+    return any(a != Shard(op.dim_index) and b == Shard(dim) for a, b in pairs)

@@ -12,8 +12,8 @@ from xdsl.ir import SSAValue
 from ditron.ir import device
 from ditron.ir.attrs import dtype_attr
 from ditron.ir.index import Ssa
+from ditron.ir.tile_kernels import build_kernel, sum_in_order
 from ditron.passes.grids import GridBuilder, Names
-from ditron.passes.tile_kernels import build_kernel, sum_in_order
 from ditron.plan.expr import Expr, as_expr, minimum
 from ditron.plan.placement import shard_size
 from ditron.plan.tables import Memory, Role
@@ -238,7 +238,8 @@ class Collective:
             return grid.view(place.buffer, at, sizes, [t.block for t in tilings], place.at)
 
         views = [view(place) for place in (*parts(grid), result(grid))]
-        kernel = build_kernel(grid.name, views, sum_in_order, self.op.location)
+        types = [view.type for view in views]
+        kernel = build_kernel(grid.name, types, sum_in_order, self.op.location)
         self.module.body.block.add_op(kernel)
         grid.add(device.CallOp(grid.name, views))
         self.insert(grid)

@@ -13,8 +13,9 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import AnyFloat, ModuleOp
@@ -23,7 +24,7 @@ from xdsl.passes import ModulePass
 
 from ditron.analysis.symbols import device_program, kernels
 from ditron.ir import core, device
-from ditron.ir.index import Ssa, leaves
+from ditron.ir.index import Ssa
 from ditron.passes.grids import GridBuilder
 from ditron.plan.expr import Binary, Expr
 from ditron.plan.tables import Role
@@ -37,12 +38,12 @@ class FuseTilesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         program = device_program(op)
-        while (found := next(_candidates(program), None)) is not None:
+        while (found := next(_candidates(program, kernels(op)), None)) is not None:
             _fuse(op, *found)
 
 
 def _candidates(
-    program: device.ProgramOp,
+    program: device.ProgramOp, funcs: Mapping[str, core.FuncOp]
 ) -> Iterator[tuple[device.BufferOp, device.GridOp, device.GridOp]]:
     """(buffer, the grid that writes it, the grid that reads it) that can become one grid."""
     for buffer in program.body.block.ops:
@@ -53,7 +54,7 @@ def _candidates(
         if len(grids) != 2 or not all(isinstance(v, device.ViewOp) for v in views):
             continue
         first, second = sorted((g for g in grids if isinstance(g, device.GridOp)), key=_place)
-        if _fit_together(buffer, first, second):
+        if _fit_together(buffer, first, second, funcs):
             yield buffer, first, second
 
 
@@ -63,14 +64,44 @@ def _place(grid: device.GridOp) -> int:
     return next(i for i, op in enumerate(block.ops) if op is grid)
 
 
-def _fit_together(buffer: device.BufferOp, first: device.GridOp, second: device.GridOp) -> bool:
+def _fit_together(
+    buffer: device.BufferOp,
+    first: device.GridOp,
+    second: device.GridOp,
+    funcs: Mapping[str, core.FuncOp],
+) -> bool:
     """Whether each tile that `second` reads of the buffer is the one `first` writes there."""
     same = first.dims == second.dims and first.engine == second.engine
     if not same or not (_plain(first) and _plain(second)):
         return False
+    if not all(_handed_whole(g, buffer, funcs) for g in (first, second)):
+        return False
+    if _reads_state(first) and (first.next_op is not second or _reads_state(second)):
+        return False
     written = [_box(v, first, first) for v in first.views if v.buffer is buffer.result]
     read = [_box(v, second, first) for v in second.views if v.buffer is buffer.result]
     return len(written) == 1 and all(box == written[0] for box in read)
+
+
+def _reads_state(grid: device.GridOp) -> bool:
+    """Whether what it reads may be written over, so that it must be read no later."""
+    return any(_owner(v).role.data == Role.STATE for v in grid.views)
+
+
+def _owner(view: device.ViewOp) -> device.BufferOp:
+    owner = view.buffer.owner
+    assert isinstance(owner, device.BufferOp)
+    return owner
+
+
+def _handed_whole(
+    grid: device.GridOp, buffer: device.BufferOp, funcs: Mapping[str, core.FuncOp]
+) -> bool:
+    """Whether the kernel loads and stores its view of the buffer as one tile."""
+    func = funcs[_call(grid).kernel_name]
+    mine = [arg for arg, v in zip(func.views, grid.views, strict=True) if v.buffer is buffer.result]
+    uses = [use.operation for arg in mine for use in arg.uses]
+    return all(isinstance(user, core.LoadOp | core.StoreOp) for user in uses)
 
 
 def _plain(grid: device.GridOp) -> bool:
@@ -84,24 +115,29 @@ Box = tuple[SSAValue, tuple[Expr, ...], tuple[Expr, ...], Expr | None]
 
 def _box(view: device.ViewOp, grid: device.GridOp, of: device.GridOp) -> Box:
     """What a view of one grid stands for, told in the coordinates of another."""
-    new: dict[SSAValue, SSAValue] = dict(zip(grid.body.block.args, of.body.block.args, strict=True))
-
-    def turn(expr: Expr) -> Expr:
-        match expr:
-            case Ssa(value=value):
-                return Ssa(new.get(value, value))
-            case Binary(op, lhs, rhs):
-                return Binary(op, turn(lhs), turn(rhs))
-            case _:
-                return expr
-
+    turn = partial(_turn, _renamed(grid, of))
     at = view.at
     return (
         view.buffer,
-        tuple(turn(e) for e in leaves(view.offset_args, view.offsets)),
-        tuple(turn(e) for e in leaves(view.size_args, view.sizes)),
+        tuple(map(turn, view.offset_exprs)),
+        tuple(map(turn, view.size_exprs)),
         None if at is None else turn(at),
     )
+
+
+def _renamed(grid: device.GridOp, of: device.GridOp) -> dict[SSAValue, SSAValue]:
+    return dict(zip(grid.body.block.args, of.body.block.args, strict=True))
+
+
+def _turn(new: Mapping[SSAValue, SSAValue], expr: Expr) -> Expr:
+    """An index expression in other coordinates."""
+    match expr:
+        case Ssa(value=value):
+            return Ssa(new.get(value, value))
+        case Binary(op, lhs, rhs):
+            return Binary(op, _turn(new, lhs), _turn(new, rhs))
+        case _:
+            return expr
 
 
 def _fuse(
@@ -131,7 +167,12 @@ def _fuse(
     written = [box for i, box in enumerate(arguments[1]) if consumer.writes(i)]
     order = sorted(boxes, key=lambda box: box in written)
     kernel = _join(producer, consumer, arguments, order, [boxes[b] for b in order])
-    grid.add(device.CallOp(consumer.kernel_name, [boxes[b] for b in order]))
+    indices = [
+        _turn(_renamed(old, whole), index)
+        for old in (first, second)
+        for index in _call(old).index_exprs
+    ]
+    grid.add(device.CallOp(consumer.kernel_name, [boxes[b] for b in order], indices))
     _replace(consumer, kernel)
     _replace(second, whole)
     for old in (first, producer, buffer):
@@ -162,18 +203,19 @@ def _join(
 ) -> core.FuncOp:
     """The two kernels one after the other, the tile handed on instead of stored and loaded."""
     types = [v.type for v in views if isinstance(v.type, core.ViewType)]
-    func = core.FuncOp.empty(consumer.kernel_name, types)
+    indices = len(producer.indices) + len(consumer.indices)
+    func = core.FuncOp.empty(consumer.kernel_name, types, indices)
     func.location = consumer.location
     block = func.body.block
-    args = dict(zip(order, block.args, strict=True))
+    args = dict(zip(order, func.views, strict=True))
+    numbers = dict(zip([*producer.indices, *consumer.indices], func.indices, strict=True))
     loaded: dict[SSAValue, SSAValue] = {}
     handed: SSAValue | None = None
     for old, row in zip((producer, consumer), arguments, strict=True):
         of: dict[SSAValue, SSAValue | None] = {
-            arg: None if box is None else args[box]
-            for arg, box in zip(old.body.block.args, row, strict=True)
+            arg: None if box is None else args[box] for arg, box in zip(old.views, row, strict=True)
         }
-        values = {arg: view for arg, view in of.items() if view is not None}
+        values = numbers | {arg: view for arg, view in of.items() if view is not None}
         for op in old.body.block.ops:
             if isinstance(op, core.StoreOp) and of[op.view] is None:
                 handed = values[op.tile]

@@ -34,15 +34,12 @@ from ditron.ir.attrs import dtype_attr
 from ditron.ir.index import Ssa
 from ditron.ir.locations import op_location
 from ditron.passes.grids import GridBuilder, Names
-from ditron.passes.kernel_calls import resized
-from ditron.passes.tile_kernels import TileBody, build_kernel, dot, pointwise
-from ditron.plan.calls import Cuts
+from ditron.passes.tile_jobs import Job, Source, jobs
 from ditron.plan.expr import Expr, as_expr
 from ditron.plan.layout import Layout, axis_stride
 from ditron.plan.placement import shard_size
-from ditron.plan.spec import TensorSpec
 from ditron.plan.tables import Memory, Role
-from ditron.plan.tiling import DimTiling, tile_dim
+from ditron.plan.tiling import DimTiling, tile_blocks, tile_dim
 
 DEFAULT_TILE = (128, 128)
 
@@ -81,21 +78,18 @@ class _Lowering:
     def run(self) -> None:
         for op in self.program.body.block.ops:
             match op:
-                case task.SourceOp():
-                    role = Role.WEIGHT if isinstance(op, task.WeightOp) else Role.INPUT
-                    self._buffer(op.result, op.tensor_name.data, role, op.location)
+                case task.SourceOp() | task.ScalarOp():
+                    self._buffer(op.result, op.tensor_name.data, task.role_of(op), op.location)
                 case task.OutputOp():
                     self._output(op)
-                case task.MatmulOp():
-                    self._matmul(op)
                 case task.CollectiveOp():
                     self._collective(op)
-                case task.CallOp():
-                    self._kernel_call(op)
-                case task.PointwiseOp() | task.CastOp() | task.ShardOp():
-                    self._pointwise(op)
+                case task.ReshapeOp():
+                    self._reshape(op)
+                case task.ComputeOp():
+                    self._tiles(op)
                 case _:
-                    raise PlanError(f"{op.name} cannot be lowered yet", op_location(op))
+                    raise PlanError(f"{op.name} cannot be lowered", op_location(op))
         self.module.body.block.add_op(self.target)
 
     def _add(self, op: Operation, location: LocationAttr) -> None:
@@ -128,7 +122,13 @@ class _Lowering:
         return max(size, 1)
 
     def _result_buffer(self, op: task.ComputeOp) -> SSAValue:
-        """The buffer of an op's result: the output's own where the result is one."""
+        """The buffer of an op's result: the output's own where the result is one.
+
+        What writes over part of a state has the state's.
+        """
+        if op.overwritten is not None:
+            self.buffers[op.result] = self.buffers[op.overwritten]
+            return self.buffers[op.result]
         for use in op.result.uses:
             if isinstance(use.operation, task.OutputOp):
                 name = use.operation.tensor_name.data
@@ -154,85 +154,71 @@ class _Lowering:
         grid.add(device.CopyOp(*views))
         self.block.add_op(grid.finish())
 
-    def _matmul(self, op: task.MatmulOp) -> None:
-        if len(task.spec_of(op.result).shape) != 2:
-            raise PlanError("matmul with batch dimensions cannot be lowered yet", op_location(op))
+    def _tiles(self, op: task.ComputeOp) -> None:
         target = self._result_buffer(op)
-        spec = task.spec_of(op.result)
-        rows, columns = self._tilings(op, spec)
-        grid = self._grid(op, (rows, columns))
-        m, n = _coords(grid, (rows, columns))
-        k = max(Layout(task.spec_of(op.lhs), self.mesh).capacity(1), 1)
-        at_m, at_n = (rows.offset(m), rows.size(m)), (columns.offset(n), columns.size(n))
-        transpose = op.transpose_b is not None
-        inner = (as_expr(0), as_expr(k))
-        lhs = self._view(grid, op.lhs, (at_m, inner), (rows.block, k))
-        spans, capacity = (inner, at_n), (k, columns.block)
-        if transpose:
-            spans, capacity = spans[::-1], capacity[::-1]
-        rhs = self._view(grid, op.rhs, spans, capacity)
-        out = grid.view(target, [at_m[0], at_n[0]], [at_m[1], at_n[1]], [rows.block, columns.block])
-        self._call(grid, [lhs, rhs], out, dot(transpose_b=transpose))
+        for job in jobs(op, self.mesh, self.me):
+            self._job(op, job, target)
 
-    def _pointwise(self, op: task.ComputeOp) -> None:
-        target = self._result_buffer(op)
-        spec = task.spec_of(op.result)
-        tilings = self._tilings(op, spec)
+    def _job(self, op: task.ComputeOp, job: Job, target: SSAValue) -> None:
+        tilings = self._tilings(op, job)
         grid = self._grid(op, tilings)
         coords = _coords(grid, tilings)
         spans = [(t.offset(c), t.size(c)) for t, c in zip(tilings, coords, strict=True)]
-        cuts = [_pointwise_cuts(task.spec_of(value), spec) for value in op.operands]
-        views = [
-            self._operand_view(grid, value, cut, spec, tilings, spans)
-            for value, cut in zip(op.operands, cuts, strict=True)
-        ]
+        views = [self._source(grid, source, job, tilings, spans) for source in job.sources]
         blocks = [t.block for t in tilings]
-        out = grid.view(target, [o for o, _ in spans], [s for _, s in spans], blocks)
-        self._call(grid, views, out, pointwise(op))
-
-    def _kernel_call(self, op: task.CallOp) -> None:
-        """A user's kernel, at the tile sizes that were chosen."""
-        target = self._result_buffer(op)
-        spec = task.spec_of(op.result)
-        tilings = self._tilings(op, spec)
-        grid = self._grid(op, tilings)
-        coords = _coords(grid, tilings)
-        spans = [(t.offset(c), t.size(c)) for t, c in zip(tilings, coords, strict=True)]
-        views = [
-            self._operand_view(grid, value, cuts, spec, tilings, spans)
-            for value, cuts in zip(op.args, op.cuts, strict=True)
-        ]
-        blocks = [t.block for t in tilings]
-        views.append(grid.view(target, [o for o, _ in spans], [s for _, s in spans], blocks))
-        self.module.body.block.add_op(resized(op.function(), grid.name, views))
-        grid.add(device.CallOp(grid.name, views))
+        for shift in job.targets:
+            at = [shift.get(d, 0) + offset for d, (offset, _) in enumerate(spans)]
+            views.append(grid.view(target, at, [size for _, size in spans], blocks))
+        types = [view.type for view in views]
+        self.module.body.block.add_op(job.build(grid.name, types, grid.location))
+        indices = [*job.indices, *(spans[d][0] for d in job.offsets)]
+        grid.add(device.CallOp(grid.name, views, indices))
         self.block.add_op(grid.finish())
 
-    def _operand_view(
+    def _source(
         self,
         grid: GridBuilder,
-        value: SSAValue,
-        cuts: Cuts,
-        result: TensorSpec,
+        source: Source,
+        job: Job,
         tilings: Sequence[DimTiling],
         spans: Sequence[tuple[Expr, Expr]],
     ) -> SSAValue:
-        """The box of an operand that goes with a tile of the result; whole where it is not cut."""
-        spec = task.spec_of(value)
-        whole, there = Layout(spec, self.mesh), Layout(result, self.mesh)
-        parts, blocks = list[tuple[Expr, Expr]](), list[int]()
-        for d, along in enumerate(cuts):
+        """The box of a source that goes with a tile of the domain; whole where it is not cut."""
+        layout = Layout(task.spec_of(source.value), self.mesh)
+        there = Layout(job.domain, self.mesh)
+        offsets, sizes, blocks = list[Expr](), list[Expr](), list[int]()
+        for d, along in enumerate(source.cuts):
             if along is None:
-                parts.append((as_expr(0), as_expr(max(spec.shape[d], 1))))
-                blocks.append(max(spec.shape[d], 1))
-                continue
-            offset, size = spans[along]
-            if there.axes(along) != whole.axes(d):
-                # A replica beside shards: this rank's rows of the whole.
-                offset = there.offset(along, self.me) - whole.offset(d, self.me) + offset
-            parts.append((offset, size))
-            blocks.append(tilings[along].block)
-        return self._view(grid, value, parts, blocks)
+                size = max(layout.capacity(d), 1)
+                offset, size, block = as_expr(0), as_expr(size), size
+            else:
+                shared = source.shared.get(d, 1)
+                offset, size = (part // shared for part in spans[along])
+                block = tilings[along].block // shared
+                if there.axes(along) != layout.axes(d):
+                    # A replica beside shards: this rank's rows of the whole.
+                    offset = there.offset(along, self.me) - layout.offset(d, self.me) + offset
+            offsets.append(source.shift.get(d, 0) + offset)
+            sizes.append(size)
+            blocks.append(block)
+        return grid.view(self.buffers[source.value], offsets, sizes, blocks)
+
+    def _reshape(self, op: task.ReshapeOp) -> None:
+        """One copy between the local parts, which are boxes of two shapes."""
+        source, target = self.buffers[op.operand], self._result_buffer(op)
+        specs = task.spec_of(op.operand), task.spec_of(op.result)
+        before, after = (Layout(spec, self.mesh).capacities() for spec in specs)
+        if 0 in before:
+            return
+        whole = [tile_dim(c, c) for c in after]
+        grid = self._grid(op, whole)
+        zeros = [as_expr(0)] * max(len(before), len(after))
+        views = [
+            grid.view(buffer, zeros[: len(sizes)], [as_expr(n) for n in sizes], sizes)
+            for buffer, sizes in ((source, before), (target, after))
+        ]
+        grid.add(device.CopyOp(*views))
+        self.block.add_op(grid.finish())
 
     def _collective(self, op: task.CollectiveOp) -> None:
         source, target = self.buffers[op.operand], self._result_buffer(op)
@@ -280,18 +266,18 @@ class _Lowering:
             size //= self.mesh.sizes[other]
         return size
 
-    def _tilings(self, op: task.ComputeOp, spec: TensorSpec) -> list[DimTiling]:
-        """How the local part of an op's result is cut into tiles."""
+    def _tilings(self, op: task.ComputeOp, job: Job) -> list[DimTiling]:
+        """How the local part of a job's domain is cut into tiles."""
+        layout, whole = Layout(job.domain, self.mesh), job.whole_dims()
+        sizes = layout.capacities()
         tile = op.choice.tile if op.choice is not None and op.choice.tile else DEFAULT_TILE
-        ndim = len(spec.shape)
-        blocks = (1,) * max(ndim - len(tile), 0) + tuple(tile[-ndim:] if ndim else ())
-        layout = Layout(spec, self.mesh)
-        axes = [self.dims.cut.get((op.result, d)) for d in range(ndim)]
+        blocks = tile_blocks(sizes, tile, whole, matrix=isinstance(op, task.MatmulOp))
+        blocks = [job.blocks.get(d, block) for d, block in enumerate(blocks)]
+        axes = [self.dims.cut.get((op.result, d)) for d in range(len(sizes))]
         shards = [
-            0 if axis is None or axis in layout.axes(d) else self.mesh.sizes[axis]
+            0 if axis is None or axis in layout.axes(d) or d in whole else self.mesh.sizes[axis]
             for d, axis in enumerate(axes)
         ]
-        sizes = layout.capacities()
         return [tile_dim(c, b, s) for c, b, s in zip(sizes, blocks, shards, strict=True)]
 
     def _grid(self, op: task.ComputeOp, tilings: Sequence[DimTiling]) -> GridBuilder:
@@ -306,35 +292,15 @@ class _Lowering:
             )
         return GridBuilder(self.names.fresh(op.label()), "sm", bounds, op.location)
 
-    def _view(
-        self,
-        grid: GridBuilder,
-        value: SSAValue,
-        spans: Sequence[tuple[Expr, Expr]],
-        capacity: Sequence[int],
-    ) -> SSAValue:
-        offsets, sizes = [o for o, _ in spans], [s for _, s in spans]
-        return grid.view(self.buffers[value], offsets, sizes, capacity)
-
-    def _call(
-        self, grid: GridBuilder, views: Sequence[SSAValue], out: SSAValue, body: TileBody
-    ) -> None:
-        kernel = build_kernel(grid.name, [*views, out], body, grid.location)
-        self.module.body.block.add_op(kernel)
-        grid.add(device.CallOp(grid.name, [*views, out]))
-        self.block.add_op(grid.finish())
-
-
-def _pointwise_cuts(operand: TensorSpec, result: TensorSpec) -> Cuts:
-    """Each dimension is cut along with the result's, but for those of size 1 that broadcast."""
-    sizes = enumerate(zip(operand.shape, result.shape, strict=True))
-    return tuple(None if mine == 1 != other else d for d, (mine, other) in sizes)
-
 
 def _meets_collective(value: SSAValue) -> bool:
-    users = (use.operation for use in value.uses)
-    return isinstance(value.owner, task.CollectiveOp) or any(
-        isinstance(user, task.CollectiveOp) for user in users
+    """Whether a collective makes or takes it, or what an update makes of it."""
+    users = [use.operation for use in value.uses]
+    later = (u.result for u in users if isinstance(u, task.UpdateOp) and u.state is value)
+    return (
+        isinstance(value.owner, task.CollectiveOp)
+        or any(isinstance(user, task.CollectiveOp) for user in users)
+        or any(map(_meets_collective, later))
     )
 
 

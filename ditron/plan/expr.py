@@ -141,6 +141,17 @@ def _with_constant(op: str, a: Expr, value: int, plain: Expr) -> Expr:
             return Const(0)
         case (("+" | "-"), _) if value < 0:
             return Binary("-" if op == "+" else "+", a, Const(-value))
+        case ("floordiv", _) if isinstance(a, Binary) and a.op == "*":
+            return _divided(a, value, plain)
+        case _:
+            return plain
+
+
+def _divided(product: Binary, by: int, plain: Expr) -> Expr:
+    """A product divided by a number that goes into its constant."""
+    match product.rhs:
+        case Const(factor) if by and factor % by == 0:
+            return binary("*", product.lhs, factor // by)
         case _:
             return plain
 

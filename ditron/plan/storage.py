@@ -20,7 +20,7 @@ from ditron.errors import PlanError
 from ditron.plan.integrity import check_integrity
 from ditron.plan.tables import Plan
 
-FORMAT = "ditron-plan-1"
+FORMAT = "ditron-plan-2"
 Array = np.ndarray[Any, np.dtype[Any]]
 _T = TypeVar("_T")
 

@@ -15,7 +15,7 @@ Semantics of a launch e = 1, 2, ...: with q(e) = (e - 1) div copies,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag, StrEnum
 from itertools import pairwise
 
@@ -46,6 +46,7 @@ class Role(StrEnum):
 
     INPUT = "input"
     WEIGHT = "weight"
+    STATE = "state"  # zeros at first, then what a launch leaves for the next
     OUTPUT = "output"
     SCRATCH = "scratch"
 
@@ -202,6 +203,22 @@ class Accesses:
 
 
 @dataclass(frozen=True)
+class Arguments:
+    """Numbers that a CALL's kernel is given after its views: task, value [N], sorted by task."""
+
+    task: Ints
+    value: Longs
+
+    @staticmethod
+    def none() -> Arguments:
+        """No numbers."""
+        return Arguments(np.zeros(0, np.int32), np.zeros(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+
+@dataclass(frozen=True)
 class Slots:
     """rank [S] of the waiter that owns the word, count [S] = increments a launch, copies [S].
 
@@ -264,6 +281,7 @@ class Plan:
     slots: Slots
     waits: Waits
     notifies: Notifies
+    arguments: Arguments = field(default_factory=Arguments.none)
 
     def lane_tasks(self) -> list[Ints]:
         """The tasks of each lane in the order they run."""
@@ -274,6 +292,11 @@ class Plan:
     def accesses_of(self, task: int) -> range:
         """Rows of `accesses` that belong to a task."""
         return _rows(self.accesses.task, task)
+
+    def arguments_of(self, task: int) -> list[int]:
+        """The numbers that a task's kernel is given."""
+        rows = _rows(self.arguments.task, task)
+        return self.arguments.value[rows.start : rows.stop].tolist()
 
     def waits_of(self, task: int) -> range:
         """Rows of `waits` that belong to a task."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from ditron.plan.expr import Expr, as_expr, clip, minimum
 from ditron.plan.placement import shard_size
@@ -34,6 +35,25 @@ class DimTiling:
         if self.shard and self.shard % self.block:
             return minimum(self.block, self.shard - coords[1] * self.block)
         return as_expr(self.block)
+
+
+def tile_blocks(
+    sizes: Sequence[int], tile: Sequence[int], whole: Collection[int], *, matrix: bool
+) -> list[int]:
+    """Elements of a tile along each dimension, of a domain of these sizes.
+
+    `tile` is for the last two. A matrix has one of each of the dimensions before them; in others a
+    tile takes as many, from the last but two outwards, as make it no larger than `tile`.
+    """
+    ndim = len(sizes)
+    given = (1,) * max(ndim - len(tile), 0) + tuple(tile[-ndim:] if ndim else ())
+    blocks = [sizes[d] if d in whole else min(given[d], sizes[d]) for d in range(ndim)]
+    if not matrix:
+        for d in reversed(range(max(ndim - len(tile), 0))):
+            if d not in whole:
+                room = prod(tile) // max(prod(blocks), 1)
+                blocks[d] = max(min(room, sizes[d]), 1)
+    return blocks
 
 
 def tile_dim(capacity: int, block: int, shards: int = 0) -> DimTiling:

@@ -58,9 +58,16 @@ class Host:
         """Before all launches: fill what is never handed over."""
         for row, buffer in enumerate(self._plan.buffers):
             for rank in range(self._plan.ranks):
-                if (row, rank) not in self._filled:
+                if buffer.role is Role.STATE:
+                    self._begin_state(row, rank)
+                elif (row, rank) not in self._filled:
                     for copy in range(buffer.copies):
                         self._write(row, rank, copy, launch=1)
+
+    def _begin_state(self, row: int, rank: int) -> None:
+        """Zeros, or what it is fed; nothing later, since it lives on."""
+        self._heap.local(row, rank, 0).zero_()
+        self._write(row, rank, 0, launch=1)
 
     def begin_launch(self, rank: int, launch: int) -> None:
         """A rank is about to begin a launch under a `stream` boundary."""
@@ -97,7 +104,7 @@ class Host:
 
     def _take(self, row: int, rank: int, launch: int) -> None:
         buffer, view = self._plan.buffers[row], self._local(row, rank, launch)
-        if buffer.role is Role.OUTPUT:
+        if buffer.role in (Role.OUTPUT, Role.STATE):
             self.outputs[launch, buffer.name, rank] = view.clone()
         both = (row, rank) in self._filled & self._taken
         if both and buffer.role in (Role.INPUT, Role.OUTPUT):
@@ -107,6 +114,8 @@ class Host:
         return self._heap.local(row, rank, launch - 1)
 
     def _write(self, row: int, rank: int, copy: int, launch: int) -> bool:
+        if self._plan.buffers[row].role is Role.STATE and launch > 1:
+            return False
         shard = self._feed(self._plan.buffers[row].name, rank, launch)
         if shard is not None:
             self._heap.local(row, rank, copy).copy_(shard)

@@ -25,7 +25,7 @@ def check_inputs(program: task.ProgramOp, inputs: Mapping[str, torch.Tensor | fl
     sources = [*program.inputs, *program.scalars, *program.states]
     specs = {op.tensor_name.data: task.spec_of(op.result) for op in sources}
     states = [op.tensor_name.data for op in program.states]
-    zeros = {n: torch.zeros(specs[n].shape, dtype=torch_dtype(specs[n].dtype)) for n in states}
+    zeros = {name: zeros_of(specs[name]) for name in states}
     scalars = {
         op.tensor_name.data: scalar_tensor(op, inputs[op.tensor_name.data])
         for op in program.scalars
@@ -36,26 +36,37 @@ def check_inputs(program: task.ProgramOp, inputs: Mapping[str, torch.Tensor | fl
     return given
 
 
+def zeros_of(spec: TensorSpec) -> torch.Tensor:
+    """What a state holds at first."""
+    return torch.zeros(spec.shape, dtype=torch_dtype(spec.dtype))
+
+
 def scalar_tensor(op: task.ScalarOp, number: torch.Tensor | float) -> torch.Tensor:
     """A run-time number as the tensor that stands for it.
 
     Raises:
         InputError: it does not fit the scalar's dtype, or is beyond its max.
     """
-    name, spec = op.tensor_name.data, task.spec_of(op.result)
+    return as_scalar(op.tensor_name.data, task.spec_of(op.result), op.most, number)
+
+
+def as_scalar(
+    name: str, spec: TensorSpec, most: int | None, number: torch.Tensor | float
+) -> torch.Tensor:
+    """The same, of a scalar by its name, spec and largest number."""
     if isinstance(number, torch.Tensor):
         tensor = number.reshape(1) if not number.shape else number
         if tensor.shape != (1,):
             return tensor  # for `check_tensors` to refuse
     else:
         whole = DTYPES[spec.dtype].kind is Kind.FLOAT or isinstance(number, int)
-        if not whole or (op.most is None and not _fits(number, spec)):
+        if not whole or (most is None and not _fits(number, spec)):
             message = f'scalar "{name}" is of dtype {spec.dtype}, got {number!r}'
             raise InputError(message)
-        bounded = number if op.most is None else min(max(number, -1), op.most + 1)
+        bounded = number if most is None else min(max(number, -1), most + 1)
         tensor = torch.tensor([bounded], dtype=torch_dtype(spec.dtype))
-    if op.most is not None and not 0 <= int(tensor) <= op.most:
-        message = f'scalar "{name}" should be 0 to {op.most}, got {number}'
+    if most is not None and not 0 <= int(tensor) <= most:
+        message = f'scalar "{name}" should be 0 to {most}, got {number}'
         raise InputError(message)
     return tensor
 

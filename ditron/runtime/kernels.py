@@ -13,6 +13,21 @@ import torch
 Kernel = Callable[..., None]
 
 
+def gather(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """Rows of a table; zeros for an id that it has not."""
+    rows = table.new_zeros((*ids.shape, table.shape[1]))
+    known = (ids >= 0) & (ids < table.shape[0])
+    rows[known] = table[ids[known]]
+    return rows
+
+
+def store_at(view: torch.Tensor, tile: torch.Tensor, at: int, dim: int) -> None:
+    """Write over part of a dimension; what is beyond the view is left out."""
+    first, end = max(at, 0), min(at + tile.shape[dim], view.shape[dim])
+    if first < end:
+        view.narrow(dim, first, end - first).copy_(tile.narrow(dim, first - at, end - first))
+
+
 def compile_kernels(source: str) -> dict[str, Kernel]:
     """The kernels of a source: its table `KERNELS`, or else its functions, by name.
 
@@ -21,7 +36,7 @@ def compile_kernels(source: str) -> dict[str, Kernel]:
     """
     file = f"<ditron kernels {zlib.crc32(source.encode()):08x}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    scope: dict[str, Any] = {"torch": torch}
+    scope: dict[str, Any] = {"torch": torch, "gather": gather, "store_at": store_at}
     exec(compile(source, file, "exec"), scope)
     if "KERNELS" in scope:
         return scope["KERNELS"]

@@ -83,13 +83,19 @@ class Binder:
             source, target = accesses
             if self._empty[source] or self._empty[target]:
                 return None
-            return partial(self.view(target).copy_, self.view(source))
+            return self._copy(self.view(source), self.view(target))
         if op.kind is not OpKind.CALL:
             return None
         written = [a for a in accesses if self._mode[a] & (Mode.WRITE | Mode.ADD)]
         if all(self._empty[a] for a in written):
             return None
-        return partial(self._kernels[op.kernel], *map(self.view, accesses))
+        numbers = self._plan.arguments_of(task) if len(self._plan.arguments) else []
+        return partial(self._kernels[op.kernel], *map(self.view, accesses), *numbers)
+
+    def _copy(self, source: torch.Tensor, target: torch.Tensor) -> Body:
+        if source.shape == target.shape:
+            return partial(target.copy_, source)
+        return lambda: target.copy_(source.reshape(target.shape))
 
 
 def _check_boxes(plan: Plan) -> None:

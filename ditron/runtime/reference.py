@@ -305,6 +305,36 @@ def expand_dims(x: torch.Tensor, added: int) -> torch.Tensor:
     return x.reshape((1,) * added + tuple(x.shape))
 
 
+def iota(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """0, 1, 2, ... along a dimension of x, of size 1 in the others."""
+    return torch.arange(x.shape[dim]).reshape([-1 if d == dim else 1 for d in range(x.ndim)])
+
+
+def total(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """The sum along a dimension, which stays."""
+    return x.sum(dim, keepdim=True)
+
+
+def div(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """`a / b`."""
+    return a / b
+
+
+def le(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """`a <= b`."""
+    return a <= b
+
+
+def where(condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """`a` where the condition holds, else `b`."""
+    return torch.where(condition, a, b)
+
+
+def rsqrt(x: torch.Tensor) -> torch.Tensor:
+    """`1 / sqrt(x)`."""
+    return torch.rsqrt(x)
+
+
 def all_gather(x: torch.Tensor) -> torch.Tensor:
     """The global tensor stays the same."""
     return x
@@ -385,5 +415,12 @@ _TILE_FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "matmul": matmul,
     "constant": constant,
     "expand_dims": expand_dims,
+    "iota": iota,
+    "sum": total,
+    "max": amax,
+    "div": div,
+    "le": le,
+    "where": where,
+    "rsqrt": rsqrt,
     **{name.partition(".")[2]: function for name, function in _FUNCTIONS.items()},
 }

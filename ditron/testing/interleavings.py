@@ -77,7 +77,8 @@ def _outputs(
 ) -> dict[str, torch.Tensor]:
     """Whole tensors; a replica that differs from the first rank's shows as NaN (or 0)."""
     found: dict[str, torch.Tensor] = {}
-    for name, spec in executable.tensors(Role.OUTPUT).items():
+    held = executable.tensors(Role.OUTPUT) | executable.tensors(Role.STATE)
+    for name, spec in held.items():
         buffer = name
 
         def local(rank: int, buffer: str = buffer) -> torch.Tensor:

@@ -37,23 +37,40 @@ def load_inputs(path: Path) -> Tensors:
 
 
 def make_inputs(program: task.ProgramOp, seed: int) -> Tensors:
-    """Every input and weight of a program: normals scaled by 1/sqrt(K), the same for a seed.
+    """Every input, weight and number of a program: normals scaled by 1/sqrt(K), by a seed.
 
     K is the length of the sums that a tensor takes part in, so that results stay below 1 at any
     size. Each tensor's values depend on its name and shape only, not on the others.
     """
     lengths = _contractions(program)
-    return {
-        op.tensor_name.data: _random(
-            task.spec_of(op.result), lengths.get(op.result, 1), seed, op.tensor_name.data
-        )
-        for op in program.inputs
+    rows = {
+        op.ids: task.spec_of(op.table).shape[0]
+        for op in program.body.block.ops
+        if isinstance(op, task.EmbeddingOp)
     }
+    tensors: Tensors = {}
+    for op in (*program.inputs, *program.scalars):
+        name, spec = op.tensor_name.data, task.spec_of(op.result)
+        most = op.most if isinstance(op, task.ScalarOp) else None
+        below = rows.get(op.result) if most is None else most + 1
+        tensors[name] = (
+            _random(spec, lengths.get(op.result, 1), seed, name)
+            if below is None
+            else _numbers(spec, below, seed, name)
+        )
+    return tensors
 
 
 def make_tensors(specs: Mapping[str, TensorSpec], seed: int) -> Tensors:
     """Tensors by name as `make_inputs` makes them, where it is not known what becomes of them."""
     return {name: _random(spec, 1, seed, name) for name, spec in specs.items()}
+
+
+def _numbers(spec: TensorSpec, below: int, seed: int, name: str) -> torch.Tensor:
+    """Ids and positions: whole numbers from 0 on."""
+    generator = torch.Generator().manual_seed(zlib.crc32(f"{seed} {name}".encode()))
+    values = torch.randint(0, max(below, 1), spec.shape, generator=generator)
+    return values.to(getattr(torch, DTYPES[spec.dtype].torch_name))
 
 
 def _random(spec: TensorSpec, length: int, seed: int, name: str) -> torch.Tensor:

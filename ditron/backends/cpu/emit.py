@@ -68,14 +68,30 @@ _RULES: dict[type[Operation], _Rule] = {
     core.AddOp: _Rule("torch.add({0}, {1})", "torch.add({0}, {1}, out={out})", "{0}.add_({1})"),
     core.SubOp: _Rule("torch.sub({0}, {1})", "torch.sub({0}, {1}, out={out})", "{0}.sub_({1})"),
     core.MulOp: _Rule("torch.mul({0}, {1})", "torch.mul({0}, {1}, out={out})", "{0}.mul_({1})"),
+    core.DivOp: _Rule("torch.div({0}, {1})", "torch.div({0}, {1}, out={out})", "{0}.div_({1})"),
+    core.LeOp: _Rule("torch.le({0}, {1})"),
+    core.WhereOp: _Rule("torch.where({0}, {1}, {2})"),
+    core.SumOp: _Rule("{0}.sum({dim}, keepdim=True)"),
+    core.MaxOp: _Rule("{0}.amax({dim}, keepdim=True)"),
+    core.ArgmaxOp: _Rule("{1}.expand({0}.shape).gather({dim}, {0}.argmax({dim}, keepdim=True))"),
+    core.RsqrtOp: _Rule("torch.rsqrt({0})", in_place="{0}.rsqrt_()"),
     core.SiluOp: _Rule("torch.nn.functional.silu({0})"),
     core.GeluOp: _Rule("torch.nn.functional.gelu({0})"),
     core.ReluOp: _Rule("torch.relu({0})", in_place="{0}.relu_()"),
     core.ExpOp: _Rule("torch.exp({0})", "torch.exp({0}, out={out})", "{0}.exp_()"),
     core.ConstantOp: _Rule("torch.full({shape}, {number}, dtype={dtype})"),
+    core.IndexOp: _Rule("torch.full({shape}, {0}, dtype={dtype})"),
+    core.IotaOp: _Rule("torch.arange({0}.shape[{dim}], dtype={dtype}){index}"),
     core.ExpandDimsOp: _Rule("{0}{index}"),
+    core.TransposeOp: _Rule("{0}.transpose({dims})"),
+    core.GatherOp: _Rule("gather({1}, {0})"),
+    core.LoadAtOp: _Rule("{0}.narrow({dim}, int({1}), {size})"),
     core.CastOp: _Rule("{0}.to({dtype})", "{out}.copy_({0})"),  # copy_ rounds as `to` does
 }
+
+
+SEEN_OTHERWISE = (core.ExpandDimsOp, core.TransposeOp, core.LoadAtOp)
+"""What makes no tile of its own: the same memory, seen otherwise."""
 
 
 class _Kernel:
@@ -96,11 +112,14 @@ class _Kernel:
         for op in self.ops:
             if isinstance(op, core.StoreOp):
                 self._store(op)
+            elif isinstance(op, core.StoreAtOp):
+                tile, view, at = (self.names[o] for o in op.operands)
+                self.lines.append(f"store_at({view}, {tile}, int({at}), {op.dim_index})")
             elif isinstance(op, core.LoadOp):
                 self._load(op)
             elif _absorbing_store(op) is None:
                 self._assign(op)
-        views = ", ".join(f"{self.names[arg]}: {_view_text(arg.type)}" for arg in self.args)
+        views = ", ".join(f"{self.names[arg]}: {_view_text(arg)}" for arg in self.args)
         lines = [f"def {self.name}({', '.join(self.names[arg] for arg in self.args)}):"]
         lines += [f"    {line}" for line in (f'"""{views}"""', *self.lines)]
         return "\n".join(lines) + "\n"
@@ -130,7 +149,7 @@ class _Kernel:
         overwrites = rule.in_place and self._may_overwrite(op.operands[0], result)
         pattern = rule.in_place if overwrites else rule.fresh
         self._define(result, pattern.format(*self._operands(op), **_words(op)))
-        if isinstance(op, core.ExpandDimsOp):
+        if isinstance(op, SEEN_OTHERWISE):
             self.temporaries.discard(result)  # it is its operand, seen otherwise
 
     def _may_overwrite(self, operand: SSAValue, result: SSAValue) -> bool:
@@ -149,7 +168,8 @@ class _Kernel:
         if isinstance(op, core.DotOp):
             wide = [isinstance(core.tile_type(o).element_type, Float32Type) for o in op.operands]
             names = [n if w else f"{n}.float()" for n, w in zip(names, wide, strict=True)]
-            names[1] += ".t()" if op.transpose_b is not None else ""
+            turn = ".t()" if len(core.tile_type(op.result).dims) == MATRIX else ".mT"
+            names[1] += turn if op.transpose_b is not None else ""
         return names
 
 
@@ -157,7 +177,7 @@ def _users(value: SSAValue) -> Iterator[Operation]:
     """The ops that read a tile, or what is the tile seen otherwise."""
     for use in value.uses:
         yield use.operation
-        if isinstance(use.operation, core.ExpandDimsOp):
+        if isinstance(use.operation, SEEN_OTHERWISE):
             yield from _users(use.operation.result)
 
 
@@ -170,10 +190,25 @@ def _words(op: Operation) -> dict[str, str]:
         words["number"] = repr(number) if math.isfinite(number) else f'float("{number}")'
     if isinstance(op, core.ExpandDimsOp):
         words["index"] = f"[{', '.join(['None'] * op.added)}]"
+    if isinstance(op, core.ReduceOp | core.ArgmaxOp | core.IotaOp | core.LoadAtOp):
+        words["dim"] = str(op.dim_index)
+    if isinstance(op, core.IotaOp):
+        parts = [":" if d == op.dim_index else "None" for d in range(len(tile.dims))]
+        words["index"] = f"[{', '.join(parts)}]"
+    if isinstance(op, core.LoadAtOp):
+        words["size"] = str(tile.dims[op.dim_index])
+    if isinstance(op, core.TransposeOp):
+        words["dims"] = ", ".join(map(str, op.dims))
     return words
 
 
+_STACKS = _Rule("torch.matmul({0}, {1})", "torch.matmul({0}, {1}, out={out})")
+MATRIX = 2
+
+
 def _rule(op: Operation) -> _Rule:
+    if isinstance(op, core.DotOp) and len(core.tile_type(op.result).dims) > MATRIX:
+        return _STACKS
     rule = _RULES.get(type(op))
     if rule is None:
         msg = f"the CPU has no code for {op.name}"
@@ -205,6 +240,7 @@ def _torch_name(element: Attribute) -> str:
     return DTYPES[dtype_name(element)].torch_name
 
 
-def _view_text(view: Attribute) -> str:
-    assert isinstance(view, core.ViewType)
-    return "x".join([*map(str, view.dims), dtype_name(view.element_type)])
+def _view_text(arg: SSAValue) -> str:
+    if not isinstance(arg.type, core.ViewType):
+        return "index"
+    return "x".join([*map(str, arg.type.dims), dtype_name(arg.type.element_type)])

@@ -7,12 +7,6 @@ core.func @f(%a: !core.view<8x4xf32>, %b: !core.view<6x4xf32>) {
   %2 = core.dot %0, %1 : !core.tile<8x4xf32>, !core.tile<6x4xf32> -> !core.tile<8x6xf32>
 }
 // -----
-// CHECK: error: core.dot multiplies matrices, got (8, 4, 1) and (8, 4, 1)
-core.func @f(%a: !core.view<8x4x1xf32>) {
-  %0 = core.load %a : !core.view<8x4x1xf32> -> !core.tile<8x4x1xf32>
-  %1 = core.dot %0, %0 : !core.tile<8x4x1xf32>, !core.tile<8x4x1xf32> -> !core.tile<8x8xf32>
-}
-// -----
 // CHECK: error: core.dot accumulates in f32
 core.func @f(%a: !core.view<8x8xbf16>) {
   %0 = core.load %a : !core.view<8x8xbf16> -> !core.tile<8x8xbf16>

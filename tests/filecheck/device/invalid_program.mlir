@@ -26,7 +26,7 @@ device.program @p ranks 4 {
   %y = device.buffer "x" output [64] : !device.buffer<64xf32, local>
 }
 // -----
-// CHECK: device.buffer: role is one of input, weight, output, scratch, got temporary
+// CHECK: device.buffer: role is one of input, weight, state, output, scratch, got temporary
 device.program @p ranks 4 {
   %me = device.rank
   %x = device.buffer "x" input [64] : !device.buffer<64xf32, symmetric>

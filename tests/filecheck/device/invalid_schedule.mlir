@@ -79,7 +79,7 @@ device.program @p ranks 4 {
   device.grid @g engine sm in (%i = 4) {
     %v = device.view %x[0] [64] : !device.buffer<64xf32, symmetric> -> !core.view<64xf32>
     %u = device.view %x[0] [64] at 1 : !device.buffer<64xf32, symmetric> -> !core.view<64xf32>
-    "device.call"() {kernel = @k} : () -> ()
+    "device.call"() <{kernel = @k, operandSegmentSizes = array<i32: 0, 0>}> : () -> ()
   }
 }
 // -----
