@@ -176,8 +176,9 @@ class AtOp(IRDLOperation):
         view, at = self.view.type, tile_type(self.at)
         assert isinstance(view, ViewType)
         dims = zip(tile.dims, view.dims, strict=False)
+        beyond = isinstance(self, StoreAtOp)  # is left out
         fits = len(tile.dims) == len(view.dims) and all(
-            mine <= whole if d == self.dim_index else mine == whole
+            beyond or mine <= whole if d == self.dim_index else mine == whole
             for d, (mine, whole) in enumerate(dims)
         )
         if not fits or not 0 <= self.dim_index < len(view.dims):
