@@ -88,7 +88,7 @@ class _Product:
             sizes = [size for _, size in boxes]
             views.append(rest.view(view.buffer, [o for o, _ in boxes], sizes, sizes))
         rest.add(device.CallOp(rest.name, views))
-        _add_after(self.func, resized(self.func, rest.name, views))
+        _add_after(self.func, resized(self.func, rest.name, [view.type for view in views]))
         _add_after(grid, rest.finish())
         grid.properties["bounds"] = ArrayAttr([IntAttr(head), IntAttr(grid.dims[1])])
 

@@ -144,16 +144,6 @@ def test_programs_that_once_went_wrong(what: str) -> None:
     check_case(Case(write(body, tp), options, exact=True))
 
 
-def stack_of_matrices(p: dt.Program) -> None:
-    a, b = (p.input(n, (2, 4, 4), dt.f32, R) for n in "ab")
-    p.output("y", dt.matmul(a, b))
-
-
-def test_stacks_of_matrices_are_refused() -> None:
-    with pytest.raises(PlanError, match=r"test_programs.py:\d+: matmul with batch"):
-        dt.compile(write(stack_of_matrices, 2))
-
-
 def test_seven_dims_are_refused() -> None:
     with pytest.raises(PlanError, match="relu has too many dimensions: a grid has at most 6"):
         dt.compile(write(seven_dims, 2))
