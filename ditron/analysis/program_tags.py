@@ -208,8 +208,6 @@ def program_tags(axes: ProgramAxes, cuts: Cuts) -> dict[SSAValue, Tags]:
                 tags[op.result] = BINARY[op.function()](tags[op.lhs], tags[op.rhs])
             case task.UnaryOp():
                 tags[op.result] = function(op.function())(tags[op.operand])
-            case task.CollectiveOp() | task.ShardOp():
-                tags[op.result] = tags[op.operand]
             case task.ComputeOp():
                 tags[op.result] = _rearranged(axes, cuts, op, tags)
             case _:
@@ -225,6 +223,8 @@ def _rearranged(
     match op:
         case task.BroadcastOp() | task.ShiftOp():
             made = _moved_tags(axes, cuts, op, operands[0])
+        case task.CollectiveOp() | task.ShardOp():
+            (made,) = operands
         case task.CastOp():
             dtypes = (task.spec_of(value).dtype for value in (op.operand, op.result))
             made = cast(operands[0], *dtypes)
