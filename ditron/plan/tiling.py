@@ -63,7 +63,7 @@ def tile_dim(capacity: int, block: int, shards: int = 0) -> DimTiling:
     """
     if shards:
         shard = max(shard_size(capacity, shards), 1)
-        block = min(block, shard)
+        block = max(min(block, shard), 1)
         return DimTiling((shards, -(-shard // block)), shard, block)
     block = max(min(block, capacity), 1)
     return DimTiling((max(-(-capacity // block), 1),), 0, block)

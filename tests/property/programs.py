@@ -17,6 +17,7 @@ import torch
 from hypothesis import strategies as st
 
 import ditron as dt
+from ditron.analysis.symbols import task_program
 from ditron.errors import ProgramError
 from ditron.ir import task
 from ditron.plan import collectives
@@ -138,23 +139,24 @@ class Writer:
 
 
 @st.composite
-def options(draw: st.DrawFn, largest: int, algorithms: bool = True) -> dt.Options:
-    """Any options; tiles not so small that a dimension of `largest` makes many."""
+def options(draw: st.DrawFn, program: dt.Program, largest: int) -> dt.Options:
+    """Any options for a program; tiles not so small that a dimension of `largest` makes many."""
     least = max(1, -(-largest // 5))
     tiles = st.none() | st.tuples(st.integers(least, 24), st.integers(least, 24))
     chunks = st.none() | st.sampled_from((1, 7, 16, 40, 64, 100, 256, 1000))
+    ops = [op for op in task_program(program.ir).body.block.ops if isinstance(op, task.ComputeOp)]
+    kinds = {op.label() for op in ops}
     per_op: dict[str, dt.OpOptions] = {}
-    if algorithms:
-        for kind, known in ALGORITHMS.items():
-            if draw(st.booleans()):
-                per_op[f"{kind}*"] = dt.OpOptions(
-                    algorithm=draw(st.sampled_from(known)), chunk_bytes=draw(chunks)
-                )
-    if draw(st.booleans()):
+    for kind, known in ALGORITHMS.items():
+        if any(name.startswith(kind) for name in kinds) and draw(st.booleans()):
+            per_op[f"{kind}*"] = dt.OpOptions(
+                algorithm=draw(st.sampled_from(known)), chunk_bytes=draw(chunks)
+            )
+    if any(name.startswith("matmul") for name in kinds) and draw(st.booleans()):
         per_op["matmul*"] = dt.OpOptions(tile=draw(tiles))
     known = sorted({a for kind in ALGORITHMS.values() for a in kind})
     return dt.Options(
-        algorithm=draw(st.none() | st.sampled_from(known)) if algorithms else None,
+        algorithm=draw(st.none() | st.sampled_from(known)),
         chunk_bytes=draw(chunks),
         tile=draw(tiles),
         workers=draw(st.integers(1, 3)),
@@ -181,7 +183,7 @@ def layered(draw: st.DrawFn) -> Case:
         for i, value in enumerate(outputs):
             p.output(f"y{i}", value)
     exact = writer.exact and all(writer.fits("cast", v, dtype=dtype) for v in writer.values)
-    return Case(p, draw(options(max(m, hidden, inner))), exact, draw(st.integers(0, 99)))
+    return Case(p, draw(options(p, max(m, hidden, inner))), exact, draw(st.integers(0, 99)))
 
 
 def _program(ranks: int) -> dt.Program:
@@ -272,7 +274,7 @@ def walks(draw: st.DrawFn, *, wide: bool = False) -> Case:
         more = draw(st.lists(st.sampled_from(others), max_size=2)) if others else []
         for i, value in enumerate(dict.fromkeys([writer.values[-1], *more])):
             p.output(f"y{i}", value)
-    return Case(p, draw(options(max(pool))), writer.exact, draw(st.integers(0, 99)))
+    return Case(p, draw(options(p, max(pool))), writer.exact, draw(st.integers(0, 99)))
 
 
 def _moves(w: Writer) -> Iterator[Move]:
