@@ -59,7 +59,7 @@ class Launch:
         arguments: in order.
         waits: numbers of the sites in its code where it waits; likewise `notifies`.
         always: those of `waits` that every task passes before it touches anything.
-        dots: products of tiles, each a pipelined loop.
+        dots: products of tiles on the matrix unit, each a pipelined loop.
         pipeline_bytes: of shared memory, that such a loop takes at least.
     """
 

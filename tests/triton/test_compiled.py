@@ -27,6 +27,9 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("02_gemm_rs", {"m": 512, "n": 512, "k": 512}, {"algorithm": "mesh-push"}),
     ("03_gemm_ar", {"m": 7, "n": 512, "k": 512}, {"algorithm": "one-shot"}),
     ("04_mlp", {}, {"algorithm": "mesh-push"}),
+    # A row alone, and rows that no asynchronous copy loads.
+    ("00_matmul", {"m": 1, "n": 1000, "k": 1001, "tp": 1}, {}),
+    ("00_matmul", {"m": 300, "n": 1001, "k": 1001, "tp": 1}, {}),
 ]
 
 
@@ -159,6 +162,23 @@ def test_a_store_by_descriptor_has_landed_before_a_notify(tmp_path: Path) -> Non
                 program.sites,
                 TARGETS["sm_90"],
             )
+
+
+def test_a_notify_in_a_flat_loop_comes_behind_the_stores(tmp_path: Path) -> None:
+    program = program_of("sm_90", *CASES[3])
+    launch = next(x for x in program.launches if x.dots)
+    assert "flatten=True" in program.source
+    path = write_source(program.source, tmp_path)
+    (compiled,) = compiling.compile_kernels(path, [launch], TARGETS["sm_90"])
+    check_compiled(compiled, program.sites, TARGETS["sm_90"])
+    with pytest.raises(CompileError, match="a store may come after the barrier"):
+        check_compiled(
+            changed(compiled, lambda text: text.replace("bar.sync 0; mov", "mov")),
+            program.sites,
+            TARGETS["sm_90"],
+        )
+    with pytest.raises(CompileError, match="8 bytes of registers are spilled"):
+        check_compiled(replace(compiled, spills=8), program.sites, TARGETS["sm_90"])
 
 
 def test_loads_that_do_not_run_ahead_are_seen(tmp_path: Path) -> None:

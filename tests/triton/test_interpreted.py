@@ -18,6 +18,7 @@ RAGGED: dict[str, Any] = {"m": 83, "n": 50, "k": 40, "tp": 3}
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("00_matmul", {"m": 40, "n": 36, "k": 20, "tp": 1}, {"workers": 3, "tile": (16, 32)}),
     ("00_matmul", {"m": 300, "n": 536, "k": 72, "tp": 1}, {"workers": 4, "tile": (128, 256)}),
+    ("00_matmul", {"m": 1, "n": 48, "k": 21, "tp": 1}, {"workers": 2, "tile": (16, 32)}),
     # A wave of 128x256, then a row of tiles of 128x128.
     ("00_matmul", {"m": 300, "n": 256, "k": 2048, "tp": 1}, {"workers": 2, "tile": (128, 256)}),
     (AG, {**SMALL, "tp": 2}, {"algorithm": "mesh-push", "workers": 2, "tile": (32, 32)}),

@@ -30,7 +30,7 @@ class Blocks:
 
     Attributes:
         depth: elements of a product's summed dimension at once.
-        dots: products in the kernel.
+        dots: products in the kernel that a matrix unit can do.
         pipeline_bytes: of shared memory, that the loads of a product take at least if they overlap.
     """
 
@@ -79,7 +79,9 @@ def dot_blocks(func: core.FuncOp, capacity: Sequence[int], target: Target) -> Bl
     # 128 registers a thread at most, and at least 256 threads for tiles of 128 by 128.
     warps = 8 if rows * cols * len(dots) * 64 >= MOST_SUMS * target.warp else 4
     overlap = 2 * stage_bytes if stages > 1 and summed > 2 * depth else 0
-    return Blocks((rows, cols), depth, warps, stages, len(dots), overlap)
+    # Float32 is multiplied exactly, which no matrix unit does.
+    on_unit = len(dots) if element < DTYPE_BYTES["f32"] else 0
+    return Blocks((rows, cols), depth, warps, stages, on_unit, overlap)
 
 
 def deepest(blocks: Blocks, target: Target, stored_bytes: int) -> Blocks:

@@ -89,17 +89,18 @@ def _loaded(tile: SSAValue) -> Iterator[SSAValue]:
 
 
 def _element(view: device.ViewOp) -> int:
-    return DTYPE_BYTES[_buffer_type(view).dtype]
+    return DTYPE_BYTES[buffer_type(view).dtype]
 
 
-def _buffer_type(view: device.ViewOp) -> device.BufferType:
+def buffer_type(view: device.ViewOp) -> device.BufferType:
+    """The type of the buffer that a view is of."""
     owner = view.buffer.owner
     assert isinstance(owner, device.BufferOp)
     return owner.result.type
 
 
 def _fits(view: device.ViewOp, block: Shape) -> bool:
-    type_ = _buffer_type(view)
+    type_ = buffer_type(view)
     if view.at is not None or len(type_.dims) != len(block) or type_.dtype not in DTYPES:
         return False
     return strides_of(type_.dims)[0] * _element(view) % ALIGNMENT == 0

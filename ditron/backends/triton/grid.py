@@ -7,15 +7,8 @@ from dataclasses import replace
 
 from xdsl.ir import SSAValue
 
-from ditron.backends.triton.blocks import (
-    MOVED_ELEMENTS,
-    Blocks,
-    deepest,
-    dot_blocks,
-    has_dots,
-    pointwise_blocks,
-)
-from ditron.backends.triton.descriptors import descriptor_blocks
+from ditron.backends.triton.blocks import MOVED_ELEMENTS, Blocks, pointwise_blocks
+from ditron.backends.triton.cut import CallFacts, Cut, cut_call
 from ditron.backends.triton.expressions import condition, number
 from ditron.backends.triton.names import Code
 from ditron.backends.triton.order import Order
@@ -28,7 +21,6 @@ from ditron.ir import core, device
 from ditron.ir.index import leaves
 from ditron.ir.locations import op_location
 from ditron.plan.expr import Expr
-from ditron.plan.tables import DTYPE_BYTES
 from ditron.runtime.gpu_program import Launch, What
 
 # Bytes that every buffer's address is a multiple of.
@@ -40,9 +32,7 @@ class GridKernel(SignalCode):
 
     def __init__(self, module: Module, grid: device.GridOp, op: int) -> None:
         super().__init__(module, grid, op)
-        self.blocks = Blocks(())
-        self.tiled: dict[int, tuple[int, int]] = {}
-        self.flat = False
+        self.cut = Cut(Blocks(()))
         self._sizes: dict[str, str] = {}
         self._order_pointer = ""
 
@@ -62,14 +52,14 @@ class GridKernel(SignalCode):
             op=self.op,
             copies=self.grid.engine.data == "copy",
             programs=self.order.lanes,
-            warps=self.blocks.warps,
-            stages=self.blocks.stages,
+            warps=self.cut.blocks.warps,
+            stages=self.cut.blocks.stages,
             arguments=self.parameters.in_order(),
             waits=self.sites(waits=True),
             notifies=self.sites(waits=False),
             always=tuple(self.always),
-            dots=self.blocks.dots,
-            pipeline_bytes=self.blocks.pipeline_bytes,
+            dots=self.cut.blocks.dots,
+            pipeline_bytes=self.cut.blocks.pipeline_bytes,
         )
         return self._header(launch) + self.code.text(), launch
 
@@ -108,7 +98,7 @@ class GridKernel(SignalCode):
         elif order.tasks > order.lanes:
             span = f"tl.program_id(0), {order.tasks}, {order.lanes}"
             loop = [f"for task in range({order.tasks if order.lanes == 1 else span}):"]
-            if self.flat:
+            if self.cut.flat:
                 loop = [f"for task in tl.range({span}, flatten=True):"]
         else:
             loop = ["task = tl.program_id(0)"] if "task" in text else []
@@ -143,19 +133,6 @@ class GridKernel(SignalCode):
             f"for i in range(tl.load({starts} + lane), tl.load({starts} + lane + 1)):",
         ]
 
-    def _flat(self, capacity: Sequence[int]) -> bool:
-        """Whether the loops over tasks and over a product's blocks become one.
-
-        Then the loads of the next task start while the last one's result is stored. That would
-        move a task's wait before the last one's notifies, and a notify's barrier would end all
-        overlap, so only tasks that do neither are run so.
-        """
-        one_block = all(c <= b for c, b in zip(capacity, self.blocks.blocks, strict=True))
-        in_turn = self.order.order is None and self.order.tasks > self.order.lanes
-        simple = one_block and in_turn and not (self.facts.masked or self.facts.empty)
-        signals = self.waits or self.notifies
-        return simple and not signals and self.blocks.dots == 1 and len(self.tiled) > 1
-
     def _body(self) -> None:
         body = self.grid.body_op
         if isinstance(body, device.HandOverOp):
@@ -165,33 +142,25 @@ class GridKernel(SignalCode):
         if isinstance(body, device.Transfer):
             views = _of_one_size(self._views())
             self._guard(views[1:])
-            self.blocks = pointwise_blocks(views[1].capacity, MOVED_ELEMENTS)
-            tiles.transfer(views[0], views[1], self.blocks)
+            self.cut = Cut(pointwise_blocks(views[1].capacity, MOVED_ELEMENTS))
+            tiles.transfer(views[0], views[1], self.cut.blocks)
         else:
             assert isinstance(body, device.CallOp)
             func = self.module.funcs[body.kernel_name]
-            self._cut(func)
+            self._choose_cut(func)
             views = self._views()
             self._guard([v for i, v in enumerate(views) if func.writes(i)])
-            tiles.call(func, views, self.blocks)
+            tiles.call(func, views, self.cut.blocks)
         self.code.depth = depth
 
-    def _cut(self, func: core.FuncOp) -> None:
-        """Choose blocks, and which of them go by descriptors."""
-        made = [v for i, v in enumerate(self.grid.views) if func.writes(i)]
-        capacity = made[0].result.type.dims
-        if not has_dots(func):
-            self.blocks = pointwise_blocks(capacity)
-            return
-        target, stores = self.module.target, not self.notifies
-        self.blocks = dot_blocks(func, capacity, target)
-        if not target.descriptors:
-            return
-        self.tiled = descriptor_blocks(func, self.blocks, self.grid, self.facts, stores=stores)
-        self.flat = self._flat(capacity)
-        if self.flat:
-            self.blocks = deepest(self.blocks, target, DTYPE_BYTES[_dtype(made[0])])
-        if self.waits and self.tiled:
+    def _choose_cut(self, func: core.FuncOp) -> None:
+        target, order = self.module.target, self.order
+        in_turn = order.order is None and order.tasks > order.lanes
+        facts = CallFacts(
+            func, self.grid, self.facts, bool(self.waits), bool(self.notifies), in_turn
+        )
+        self.cut = cut_call(facts, target)
+        if self.waits and self.cut.tiled:
             self.code("token = fence_loads(token)")
 
     def _guard(self, written: Sequence[View]) -> None:
@@ -227,7 +196,7 @@ class GridKernel(SignalCode):
         assert isinstance(owner, device.BufferOp)
         type_ = owner.result.type
         name, dtype = owner.label, type_.dtype
-        block = self.tiled.get(number_)
+        block = self.cut.tiled.get(number_)
         tiles = "" if block is None else self.parameters.tiles(name, dtype, block)
         dims = view.result.type.dims
         sizes = [
@@ -291,12 +260,6 @@ class GridKernel(SignalCode):
         if view.at is not None:
             extent = self.values.at_rank(extent, view.at)
         return extent - view.offset_exprs[dim]
-
-
-def _dtype(view: device.ViewOp) -> str:
-    owner = view.buffer.owner
-    assert isinstance(owner, device.BufferOp)
-    return owner.result.type.dtype
 
 
 def _of_one_size(views: Sequence[View]) -> list[View]:

@@ -99,11 +99,12 @@ class TileCode:
         guard = "" if inside is None else f", mask={inside}"
         self.code(f"tl.store({where}, {data}{guard})")
 
-    def load(self, view: View, axes: list[Axis]) -> str:
+    def load(self, view: View, axes: list[Axis], *, broadcast: bool = True) -> str:
         """Code of a block of a view."""
         if view.tiles:
             return f"{view.tiles}.load({corner(view, axes, self.values)})"
-        return self._load(view, axes, mask(axes, view))
+        inside = mask(axes, view if broadcast else None)
+        return self._load(view, axes, inside, broadcast=broadcast)
 
     def store(self, view: View, axes: list[Axis], data: str) -> None:
         """Write a block of a view."""
@@ -134,6 +135,8 @@ class _Kernel:
         self.code, self.names = tiles.code, tiles.names
         self.view_of: dict[SSAValue, View] = dict(zip(func.body.block.args, views, strict=True))
         self.ops = list(func.body.block.ops)
+        # Operands of products are as large as their blocks, also where a dimension is 1.
+        self._of_dot = False
         self._check()
 
     def _check(self) -> None:
@@ -173,7 +176,8 @@ class _Kernel:
         match op:
             case core.LoadOp():
                 view = self.view_of[op.view]
-                return self.tiles.load(view, axes[len(axes) - len(view.capacity) :])
+                own = axes[len(axes) - len(view.capacity) :]
+                return self.tiles.load(view, own, broadcast=not self._of_dot)
             case core.ConstantOp():
                 number = op.number
                 return repr(number) if math.isfinite(number) else f'float("{number}")'
@@ -221,11 +225,13 @@ class _Kernel:
             self.code.define(inner, f"{at} + tl.arange(0, {block})")
             masked = not whole or depth % block != 0
             ks = Axis(inner, size, block, masked=masked, total=depth, start=at)
+            self._of_dot = True
             a = self._tile(op.lhs, [rows, ks], {})
             if op.transpose_b is not None:
                 b = f"{self._tile(op.rhs, [cols, ks], {})}.T"
             else:
                 b = self._tile(op.rhs, [ks, cols], {})
+            self._of_dot = False
             exact = dtype_name(core.tile_type(op.lhs).element_type) == "f32"
             precision = ', input_precision="ieee"' if exact else ""
             self.code(f"{sums} = tl.dot({a}, {b}, {sums}{precision})")

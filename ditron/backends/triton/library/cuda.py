@@ -15,6 +15,7 @@ HOOKS: dict[str, tuple[str, int]] = {
     "mov.b32 $0, 0": ("is", 0),
     "mov.b32 $0, $1": ("operand", 0),
     "fence.proxy.async": ("operand", 0),
+    "bar.sync 0": ("operand", 0),
 }
 
 
@@ -68,14 +69,28 @@ def _mark(value, SITE: tl.constexpr):
 
 
 @triton.jit
+def _meet(value):
+    """`value`, once all threads of the program are here.
+
+    A barrier that Triton knows of would keep the loads of a loop from running ahead.
+    """
+    return tl.inline_asm_elementwise(
+        "bar.sync 0; mov.b32 $0, $1;",
+        "=r,r",
+        [value],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
 def notify(word, amount, SITE: tl.constexpr, SCOPE: tl.constexpr):
     """Add to a signal word, with release order, once the whole program's stores are done."""
-    tl.debug_barrier()
-    tl.atomic_add(word, _mark(amount, SITE), sem="release", scope=SCOPE)
+    tl.atomic_add(word, _mark(_meet(amount), SITE), sem="release", scope=SCOPE)
 
 
 @triton.jit
 def notify_set(word, value, SITE: tl.constexpr, SCOPE: tl.constexpr):
     """The same, but the word becomes `value`."""
-    tl.debug_barrier()
-    tl.atomic_xchg(word, _mark(value, SITE), sem="release", scope=SCOPE)
+    tl.atomic_xchg(word, _mark(_meet(value), SITE), sem="release", scope=SCOPE)
