@@ -195,7 +195,8 @@ def _price(
     slowdown = 1.0
     if question.axis == "rows" and one.transfer != "in-place":
         weight_bytes = max(p.weight_bytes for p in question.products)
-        together = (one.chunk or question.shape[0]) / one.tile[0]
+        rows = (one.chunk or question.shape[0]) / one.tile[0]
+        together = max(rows, machine.cache.group_rows)  # as order-tiles has them start
         slowdown = spread_factor(machine, weight_bytes, together)
     return gather_price(machine, message, traffic, products, slowdown)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SECTIONS = ("gemm", "ranks:1", "ranks:2", "ranks:4", "hang", "wrap")
+SECTIONS = ("gemm", "ranks:1", "ranks:2", "ranks:4", "copy:2", "local:2", "hang", "wrap")
 
 
 @pytest.mark.gpu
