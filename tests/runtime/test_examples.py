@@ -22,8 +22,13 @@ SMALL = {
     "02_gemm_rs": ["m=66", "n=40", "k=70", "tp=3"],
     "03_gemm_ar": ["m=7", "n=64", "k=96", "tp=3"],
     "04_mlp": ["tokens=33", "hidden=48", "inner=80", "tp=2"],
+    "05_two_axes": ["m=67", "n=40", "k=33", "dp=3", "tp=2"],
+    "06_ulysses": ["tokens=9", "heads=6", "width=8", "tp=3"],
+    "07_kv_cache": ["ctx=11", "heads=6", "groups=3", "width=4", "tp=3"],
+    "08_transformer_layer": ["tokens=7", "heads=6", "width=4", "inner=40", "tp=3"],
     "09_bias_gelu_kernel": ["m=67", "n=130", "k=33", "tp=3"],
     "10_ring_all_gather": ["m=67", "k=33", "tp=3"],
+    "12_vocabulary": ["tokens=7", "vocab=50", "hidden=24", "tp=3"],
     "11_double_buffered_reduce_scatter": ["m=66", "n=40", "k=70", "tp=5"],
 }
 
