@@ -34,6 +34,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ditron.analysis.expand import evaluate_program
+from ditron.analysis.lane_barriers import find_without_barrier
 from ditron.analysis.symbols import device_program, kernels
 from ditron.backends.triton.facts import local_signals
 from ditron.backends.triton.grid import GridKernel
@@ -141,3 +142,12 @@ def check_plan(plan: Plan) -> None:
         row = int(np.flatnonzero(late)[0])
         task = plan.describe_task(int(plan.waits.task[row]))
         raise PlanError(f"{task} waits for a later grid: on streams that never comes")
+    found = find_without_barrier(plan)
+    if found is not None:
+        first, second = map(plan.describe_task, found)
+        location = plan.ops[int(plan.tasks.op[found[1]])].location
+        raise PlanError(
+            f"{second} uses what {first} stores, with no notify and wait between them: on a GPU the"
+            f" threads of a block are not in step; make it two grids, or signal it",
+            location,
+        )
