@@ -53,6 +53,19 @@ def pointwise_blocks(capacity: Sequence[int], elements: int = POINTWISE_ELEMENTS
     return Blocks((*[0] * (len(outer) - 1), *blocks), warps=warps)
 
 
+def row_blocks(capacity: Sequence[int]) -> Blocks:
+    """Blocks of a kernel that sums over rows: whole rows, and as many as make enough elements."""
+    rows, cols = capacity
+    width = power_of_two(cols)
+    height = min(power_of_two(rows), max(POINTWISE_ELEMENTS // width, 1))
+    return Blocks((height, width), warps=4 if width <= POINTWISE_ELEMENTS else 8)
+
+
+def has_reductions(func: core.FuncOp) -> bool:
+    """Whether a kernel makes one element of a row."""
+    return any(isinstance(op, core.ReduceOp) for op in func.body.block.ops)
+
+
 def _least_waste(size: int) -> int:
     """The width, up to WIDEST, whose blocks reach least beyond the size; the widest of those."""
     widths = [w for w in (1024, 512, 256, 128) if w <= power_of_two(size)]

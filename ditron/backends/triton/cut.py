@@ -10,11 +10,14 @@ from ditron.backends.triton.blocks import (
     deepest,
     dot_blocks,
     has_dots,
+    has_reductions,
     pointwise_blocks,
+    row_blocks,
 )
 from ditron.backends.triton.descriptors import Shape, buffer_type, descriptor_blocks
 from ditron.backends.triton.facts import GridFacts
 from ditron.backends.triton.targets import Target
+from ditron.errors import PlanError
 from ditron.ir import core, device
 from ditron.plan.tables import DTYPE_BYTES
 
@@ -63,6 +66,10 @@ def cut_call(facts: CallFacts, target: Target) -> Cut:
     """Blocks for a kernel's call on a target."""
     func, made = facts.func, facts.made
     capacity = made.result.type.dims
+    if has_reductions(func):
+        if has_dots(func) or len(capacity) != 2:
+            raise PlanError(f"@{func.kernel_name} sums over what Triton code keeps no row of")
+        return Cut(row_blocks(capacity))
     if not has_dots(func):
         return Cut(pointwise_blocks(capacity))
     blocks = dot_blocks(func, capacity, target)

@@ -107,7 +107,7 @@ def _stream_sites(plan: Plan, host: Launches) -> list[Site]:
 
 
 def _header(plan: Plan, target: Target, texts: list[str]) -> str:
-    names = ("AGE", "EPOCH", "fence_loads", "halves", "notify", "notify_set", "wait")
+    names = ("AGE", "EPOCH", "fence_loads", "halves", "notify", "notify_set", "row_max", "wait")
     used = [n for n in names if any(f"{n}(" in t or f"+ {n})" in t for t in texts)]
     text = HEADER.format(
         name=plan.name,

@@ -11,7 +11,7 @@ from typing import Self
 # What emitted code uses besides its own names.
 RESERVED = frozenset(
     {"tl", "triton", "lane", "task", "token", "done", "age", "control", "wait", "notify"}
-    | {"notify_set", "fence_loads", "halves", "i", "EPOCH", "AGE"}
+    | {"notify_set", "fence_loads", "halves", "row_max", "i", "EPOCH", "AGE"}
     | set(keyword.kwlist)
     | set(dir(builtins))
 )

@@ -29,6 +29,8 @@ RULES: dict[type[Operation], Rule] = {
     core.SiluOp: lambda o: f"{o[0]} * tl.sigmoid({o[0]})",
     core.GeluOp: lambda o: f"0.5 * {o[0]} * (1.0 + tl.erf({o[0]} * {math.sqrt(0.5)!r}))",
     core.ReluOp: lambda o: f"tl.where({o[0]} < 0, 0, {o[0]})",  # NaN stays, as in torch
+    core.DivOp: lambda o: f"{o[0]} / {o[1]}",
+    core.RsqrtOp: lambda o: f"tl.rsqrt({o[0]})",
     core.ExpOp: lambda o: f"tl.exp({o[0]})",
 }
 
@@ -172,7 +174,9 @@ class _Kernel:
                 self.code(f"{known[value]} = {text}")
         return known[value]
 
-    def _compute(self, op: Operation, axes: list[Axis], known: dict[SSAValue, str]) -> str:
+    def _compute(  # noqa: PLR0911 - one a kind
+        self, op: Operation, axes: list[Axis], known: dict[SSAValue, str]
+    ) -> str:
         match op:
             case core.LoadOp():
                 view = self.view_of[op.view]
@@ -185,10 +189,24 @@ class _Kernel:
                 return self._dot(op, axes)
             case core.CastOp():
                 return self._cast(op, self._tile(op.operand, axes, known))
+            case core.SumOp() | core.MaxOp():
+                return self._reduce(op, self._tile(op.operand, axes, known), axes)
             case core.ExpandDimsOp():
                 return self._expand(op, self._tile(op.operand, axes, known))
             case _:
                 return _rule(op)([self._tile(o, axes, known) for o in op.operands])
+
+    def _reduce(self, op: core.SumOp | core.MaxOp, tile: str, axes: list[Axis]) -> str:
+        """A row's sum or greatest; `row_blocks` keeps rows whole."""
+        type_ = core.tile_type(op.operand)
+        if (len(type_.dims), op.dim_index, dtype_name(type_.element_type)) != (2, 1, "f32"):
+            raise PlanError(f"{op.name} of anything but float32 rows has no Triton code yet")
+        adds = isinstance(op, core.SumOp)
+        inside = mask(axes)
+        if inside is not None:
+            beyond = "0.0" if adds else 'float("-inf")'
+            tile = f"tl.where({inside}, {tile}, {beyond})"
+        return f"tl.sum({tile}, 1, keep_dims=True)" if adds else f"row_max({tile})"
 
     def _hint(self, op: Operation) -> str:
         match op:

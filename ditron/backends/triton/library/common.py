@@ -65,6 +65,17 @@ def halves(tile):
 
 
 @triton.jit
+def _larger(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def row_max(tile):
+    """The greatest of each row; NaN is larger than any number."""
+    return tl.reduce(tile, 1, _larger, keep_dims=True)
+
+
+@triton.jit
 def advance(control):
     """End a launch: the next one begins an epoch later. One program."""
     done = tl.load(control + EPOCH) + 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ditron.backends.triton.library.common import AGE, EPOCH, halves, hold
+from ditron.backends.triton.library.common import AGE, EPOCH, halves, hold, row_max
 
-__all__ = ["AGE", "EPOCH", "fence_loads", "halves", "notify", "notify_set", "wait"]
+__all__ = ["AGE", "EPOCH", "fence_loads", "halves", "notify", "notify_set", "row_max", "wait"]
 
 # What each piece of assembly gives in the interpreter, by how its text begins: a number, or the
 # place of the operand that it passes on.
