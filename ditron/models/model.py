@@ -1,130 +1,23 @@
-"""A model that answers: programs of its steps, compiled when they are first asked for."""
+"""A model that answers: logits and greedy tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, cast
+from typing import Self, cast
 
 import torch
 
-from ditron import compiler
-from ditron.builder.task import Program
 from ditron.errors import InputError, ModelError
-from ditron.ir import task
 from ditron.models.config import Config, read_config
-from ditron.models.decoder import Shape, decoder, tensor_axis
-from ditron.models.weights import Tensors, fuse, read_folder
+from ditron.models.decoder import Shape, tensor_axis
+from ditron.models.programs import Programs, Target
+from ditron.models.weights import fuse, read_folder
 from ditron.plan.dtypes import DTYPES, DType, Kind, as_dtype, bf16
 from ditron.plan.options import Options
 from ditron.plan.placement import Mesh
 from ditron.runtime.inputs import torch_dtype
-
-REFERENCE = "reference"
-"""The target that compiles nothing: programs run op by op on whole tensors, by torch."""
-
-
-class Runnable(Protocol):
-    """What a program becomes: an `Executable`, or its like that runs the reference."""
-
-    def bind(self, weights: Tensors) -> None: ...
-
-    def run(self, inputs: dict[str, Any]) -> dict[str, torch.Tensor]: ...
-
-    def close(self) -> None: ...
-
-
-class ReferenceRun:
-    """A program run by its reference, with weights bound and states kept."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self._kept: Tensors = {}
-        self._states = [op.tensor_name.data for op in _task_program(program).states]
-
-    def bind(self, weights: Tensors) -> None:
-        self._kept |= weights
-
-    def run(self, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
-        found = self.program.reference({**self._kept, **inputs})
-        self._kept |= {name: found.pop(name) for name in self._states}
-        return found
-
-    def close(self) -> None:
-        self._kept.clear()
-
-
-@dataclass(frozen=True)
-class Target:
-    """What programs are compiled for, as `dt.compile` takes it, or the reference."""
-
-    target: str = "cpu"
-    machine: str | None = None
-    options: Options | None = None
-
-    def build(self, program: Program) -> Runnable:
-        if self.target == REFERENCE:
-            return ReferenceRun(program)
-        return compiler.compile(program, self.target, self.machine, self.options)
-
-
-class Programs(Mapping[str, Runnable]):
-    """A model's programs by name, each compiled when first asked for.
-
-    `decode` takes one token and says the next; `prefill-T` takes T and gives the logits of all.
-    """
-
-    def __init__(self, config: Config, mesh: Mesh, shape: Shape, axis: str, target: Target) -> None:
-        self._config, self._mesh, self._shape, self._axis = config, mesh, shape, axis
-        self._target = target
-        self._built: dict[str, Runnable] = {}
-        self._weights: Tensors = {}
-
-    def source(self, name: str) -> Program:
-        """A program before it is compiled.
-
-        Raises:
-            KeyError: there is none of this name.
-        """
-        kind, _, tokens = name.partition("-")
-        if name == "decode":
-            shape, outputs = self._shape, ["next"]
-        elif kind == "prefill" and tokens.isdecimal():
-            shape, outputs = replace(self._shape, tokens=int(tokens)), ["logits"]
-        else:
-            raise KeyError(name)
-        return decoder(self._config, self._mesh, shape, outputs, self._axis)
-
-    def bind(self, weights: Tensors) -> None:
-        """Give weights to every program, also to those that are compiled later."""
-        self._weights = weights
-        for built in self._built.values():
-            built.close()
-        self._built.clear()
-
-    def __getitem__(self, name: str) -> Runnable:
-        if name not in self._built:
-            program = self.source(name)
-            built = self._target.build(program)
-            if self._weights:
-                used = [op.tensor_name.data for op in _weights_of(program)]
-                built.bind({weight: self._weights[weight] for weight in used})
-            self._built[name] = built
-        return self._built[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({"decode": None, **self._built})
-
-    def __len__(self) -> int:
-        return len({"decode", *self._built})
-
-    def close(self) -> None:
-        """End all their processes."""
-        for built in self._built.values():
-            built.close()
-        self._built.clear()
 
 
 class Model:
@@ -164,32 +57,46 @@ class Model:
         return out["logits"].float()
 
     def generate(
-        self, ids: torch.Tensor | Sequence[Sequence[int]], max_new_tokens: int = 32
+        self,
+        ids: torch.Tensor | Sequence[Sequence[int]],
+        max_new_tokens: int = 32,
+        *,
+        prefill: bool = False,
     ) -> torch.Tensor:
         """The likeliest continuation: ids [batch, seq] -> [batch, seq + max_new_tokens].
 
+        Args:
+            ids: the prompt.
+            max_new_tokens: how many to add; all but the last have to fit `ctx`.
+            prefill: take the prompt at once, by a program of its length; else token by token, by
+                the program that goes on.
+
         Raises:
-            InputError: as `logits`; all tokens but the last have to fit `ctx`.
+            InputError: as `logits`.
         """
         ids = self._as_ids(ids, max_new_tokens - 1)
-        return torch.cat([ids, *self.stream(ids, max_new_tokens)], 1)
+        return torch.cat([ids, *self.stream(ids, max_new_tokens, prefill=prefill)], 1)
 
     def stream(
-        self, ids: torch.Tensor | Sequence[Sequence[int]], max_new_tokens: int = 32
+        self,
+        ids: torch.Tensor | Sequence[Sequence[int]],
+        max_new_tokens: int = 32,
+        *,
+        prefill: bool = False,
     ) -> Iterator[torch.Tensor]:
-        """The tokens of `generate` as they come, each [batch, 1]: one launch a token.
-
-        The prompt goes token by token through the same program, which keeps the cache.
-        """
+        """The tokens of `generate` as they come, each [batch, 1]: one launch a token."""
         ids = self._as_ids(ids, max_new_tokens - 1)
-        step = self.programs["decode"]
+        seq, begin = ids.shape[1], 0
         token = ids[:, :1]
-        for pos in range(ids.shape[1] + max_new_tokens - 1):
-            out = step.run({"ids": token, "pos": pos})["next"]
-            if pos + 1 < ids.shape[1]:
-                token = ids[:, pos + 1 : pos + 2]
-            else:
-                token = out
+        if prefill:
+            token, begin = self.logits(ids)[:, -1:].argmax(-1), seq
+            yield token
+            self.programs.hand_over(f"prefill-{seq}", "decode")
+        for at in range(begin, seq + max_new_tokens - 1):
+            out = self.programs["decode"].run({"ids": token, "pos": at})["next"]
+            prompt = at + 1 < seq
+            token = ids[:, at + 1 : at + 2] if prompt else out
+            if not prompt:
                 yield token
 
     def close(self) -> None:
@@ -292,11 +199,3 @@ def _dtype_of(config: Config, checkpoint: Mapping[str, torch.Tensor] | None) -> 
     if name is not None and name not in known:
         raise ModelError(f"the weights are {name}, which ditron has not; say dtype=dt.bf16")
     return bf16 if name is None else known[name]
-
-
-def _task_program(program: Program) -> task.ProgramOp:
-    return next(op for op in program.ir.ops if isinstance(op, task.ProgramOp))
-
-
-def _weights_of(program: Program) -> Iterator[task.WeightOp]:
-    return (op for op in _task_program(program).inputs if isinstance(op, task.WeightOp))

@@ -258,6 +258,7 @@ def generate(  # noqa: PLR0913 - one parameter a flag
     tp: Annotated[int, typer.Option(min=1, help="ranks")] = 1,
     ctx: Annotated[int, typer.Option(min=1, help="places of the cache")] = 128,
     random: Annotated[int | None, typer.Option(metavar="SEED", help="make weights up")] = None,
+    prefill: Annotated[bool, typer.Option("--prefill", help="the prompt in one launch")] = False,
     target: Target = "cpu",
     machine: Machine = None,
     option: Option = None,
@@ -267,7 +268,7 @@ def generate(  # noqa: PLR0913 - one parameter a flag
     from ditron.tools import generate as generation  # noqa: PLC0415
     from ditron.tools.settings import make_options  # noqa: PLC0415
 
-    request = generation.GenerateRequest(folder, ids, prompt, new_tokens, tp, ctx, random)
+    request = generation.GenerateRequest(folder, ids, prompt, new_tokens, tp, ctx, random, prefill)
     found = generation.generate(request, target, machine, make_options(option or []))
     if as_json:
         _print_json(generation.generated_data(found))

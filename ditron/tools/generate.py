@@ -30,6 +30,7 @@ class GenerateRequest:
     tp: int = 1
     ctx: int = 128
     random: int | None = None
+    prefill: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def generate(
     )
     with model:
         _give_weights(model, request)
-        tokens, seconds = _run(model, ids, request.new_tokens)
+        tokens, seconds = _run(model, ids, request)
     text = tokenizer.decode(ids + tokens) if request.prompt is not None else None
     return Generated(ids, tokens, text, seconds)
 
@@ -76,16 +77,16 @@ def _give_weights(model: Model, request: GenerateRequest) -> None:
         raise ModelError(f"{request.folder} has no *.safetensors; --random SEED makes weights up")
 
 
-def _run(model: Model, ids: list[int], new_tokens: int) -> tuple[list[int], list[float]]:
+def _run(model: Model, ids: list[int], request: GenerateRequest) -> tuple[list[int], list[float]]:
     screen = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     tokens, seconds = list[int](), list[float]()
     with Progress(
         *columns, TimeElapsedColumn(), console=screen, disable=not screen.is_terminal
     ) as bar:
-        shown = bar.add_task("compiling, then tokens", total=new_tokens)
+        shown = bar.add_task("compiling, then tokens", total=request.new_tokens)
         before = time.perf_counter()
-        for token in model.stream([ids], new_tokens):
+        for token in model.stream([ids], request.new_tokens, prefill=request.prefill):
             tokens.append(int(token))
             seconds.append(time.perf_counter() - before)
             before = time.perf_counter()

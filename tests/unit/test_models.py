@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 import ditron as dt
 from ditron.errors import InputError, MeshError, ModelError
 from ditron.ir import task
-from ditron.models.model import ReferenceRun
+from ditron.models.programs import ReferenceRun
 from ditron.models.weights import by_rank, checkpoint_shapes, fuse, rotary_tables
 from tests.unit.mesh_run import run_program
 
@@ -96,6 +96,7 @@ def test_float32_is_transformers(family: str, tied: bool, mesh: dt.Mesh):
     model = on_ditron(hf, mesh=mesh)
     torch.testing.assert_close(model.logits(IDS), logits, rtol=1e-5, atol=1e-5)
     assert torch.equal(model.generate(IDS, 32), tokens)
+    assert torch.equal(model.generate(IDS, 32, prefill=True), tokens)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
