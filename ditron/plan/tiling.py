@@ -93,7 +93,7 @@ def group_height(tiles: tuple[int, int], tile: tuple[int, int], workers: int) ->
     down, across = tiles
 
     def loaded(height: int) -> float:
-        columns = min(across, max(workers / height, 1))
+        columns = max(min(across, max(workers / height, 1)), 1)
         return min(down, workers / columns) * tile[0] + columns * tile[1]
 
-    return min((h for h in range(1, down + 1) if down % h == 0), key=loaded)
+    return min((h for h in range(1, down + 1) if down % h == 0), key=loaded, default=1)
