@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 import ditron as dt
+from ditron.analysis.symbols import find_task_program
 from ditron.tools.execute import LEVELS, chosen, emit, level_of
 from ditron.tools.loading import load, parse_dump
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("[0-9][0-9]_*.py"))
 MAX_OPS = 200
+OPS_OF_AN_OP = 12
+"""A whole layer or model has more, but not more than so many for each op that its user wrote."""
 
 pytestmark = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 
@@ -28,10 +31,13 @@ def executable(path: Path):
 def test_stages_round_trip(executable: dt.Executable):
     names = list(executable.stages)
     assert [name[:2] for name in names] == [f"{i:02d}" for i in range(len(names))]
+    first = parse_dump(next(iter(executable.stages.values())), "input")
+    written = find_task_program(first)
+    limit = max(MAX_OPS, OPS_OF_AN_OP * len(list(written.body.block.ops)) if written else 0)
     for name, text in executable.stages.items():
         module = parse_dump(text, name)
         assert str(module).strip() == text.strip(), name
-        assert sum(1 for _ in module.walk()) <= MAX_OPS, name
+        assert sum(1 for _ in module.walk()) <= limit, name
 
 
 def test_a_level_is_emitted_as_its_last_stage(executable: dt.Executable):
@@ -62,7 +68,7 @@ def test_decisions_name_the_users_line(executable: dt.Executable, path: Path):
         assert file == str(path)
         assert "dt." in lines[int(line) - 1]
         if decision.op == "task.matmul":
-            assert "dt.matmul" in lines[int(line) - 1]
+            assert re.search(r"dt\.(matmul|models)", lines[int(line) - 1])
 
 
 def test_compiling_twice_gives_the_same_bytes(executable: dt.Executable, path: Path):
