@@ -14,7 +14,7 @@ from ditron.backends.triton.names import Code
 from ditron.backends.triton.order import Order
 from ditron.backends.triton.parameters import TYPES
 from ditron.backends.triton.signals import Module, SignalCode, peer_pointer
-from ditron.backends.triton.tiles import TileCode, summed_views
+from ditron.backends.triton.tiles import TileCode, check_ops, summed_views
 from ditron.backends.triton.views import View, strides_of
 from ditron.errors import PlanError
 from ditron.ir import core, device
@@ -40,7 +40,11 @@ class GridKernel(SignalCode):
         """The kernel's source, and its launch."""
         with self.code:
             self.write_waits()
-            self._body()
+            try:
+                self._body()
+            except PlanError as error:
+                where = error.where or op_location(self.grid.body_op)
+                raise PlanError(f"@{self.grid.label}: {error.message}", where) from error
             for notify in self.notifies:
                 self.write_notify(notify)
         inner = self.code.used()
@@ -140,6 +144,8 @@ class GridKernel(SignalCode):
         depth = self.code.depth
         tiles = TileCode(self.code, self.names, self.values)
         if isinstance(body, device.Transfer):
+            if body.source.type != body.target.type:
+                raise PlanError("a copy between boxes of two shapes has no Triton code yet")
             views = _of_one_size(self._views())
             self._guard(views[1:])
             self.cut = Cut(pointwise_blocks(views[1].capacity, MOVED_ELEMENTS))
@@ -147,6 +153,7 @@ class GridKernel(SignalCode):
         else:
             assert isinstance(body, device.CallOp)
             func = self.module.funcs[body.kernel_name]
+            check_ops(func)
             self._choose_cut(func)
             views = self._views()
             self._guard([v for i, v in enumerate(views) if func.writes(i)])

@@ -127,6 +127,28 @@ class TileCode:
         self.code(f"{view.tiles}.store({place[:-1]} + {view.columns}], {right})")
 
 
+UNWRITTEN = (
+    core.GatherOp,
+    core.AtOp,
+    core.IndexOp,
+    core.IotaOp,
+    core.TransposeOp,
+    core.ArgmaxOp,
+    core.LeOp,
+    core.WhereOp,
+)
+MATRIX = 2
+
+
+def check_ops(func: core.FuncOp) -> None:
+    """Raise a PlanError for an op that has no code."""
+    for op in func.body.block.ops:
+        stack = isinstance(op, core.DotOp) and len(core.tile_type(op.result).dims) > MATRIX
+        if stack or isinstance(op, UNWRITTEN):
+            what = "products of stacks of matrices" if stack else op.name
+            raise PlanError(f"Triton has no code for {what} yet; target cpu has")
+
+
 class _Kernel:
     """One core.func on views."""
 
