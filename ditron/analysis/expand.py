@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ditron.analysis.arrays import longs
+from ditron.analysis.grid_values import Grid, check_range, evaluate_grid, evaluate_program
 from ditron.analysis.kernel_dims import SharedDim, shared_dims
 from ditron.analysis.symbols import device_program, kernels
 from ditron.errors import PlanError
 from ditron.ir import core, device, shmem
-from ditron.ir.index import ExprsAttr
 from ditron.ir.locations import op_location
 from ditron.plan.expr import Values, evaluate
 from ditron.plan.limits import MAX_TASKS
@@ -70,78 +69,6 @@ def expand(module: ModuleOp, *, nominal: bool = False) -> Plan:
         PlanError: a slot, peer or table index out of range, or a box larger than its view.
     """
     return _Expansion(device_program(module), kernels(module), nominal=nominal).plan()
-
-
-@dataclass
-class Grid:
-    """One grid evaluated: arrays have shape [tasks], tasks = ranks x grid points, row-major."""
-
-    op: device.GridOp
-    values: dict[SSAValue, Values]
-    shape: tuple[int, ...]
-
-    @property
-    def tasks(self) -> int:
-        return int(np.prod(self.shape))
-
-    def of(self, args: Sequence[SSAValue], exprs: ExprsAttr) -> list[Values]:
-        """Each expression for every task."""
-        env = [self.values[a] for a in args]
-        return [np.broadcast_to(evaluate(e, env), self.shape).reshape(-1) for e in exprs.data]
-
-    def mask(self, args: Sequence[SSAValue], exprs: ExprsAttr | None) -> Bools:
-        """A predicate for every task; absent means true."""
-        if exprs is None:
-            return np.ones(self.tasks, dtype=np.bool_)
-        return self.of(args, exprs)[0] != 0
-
-
-def evaluate_grid(op: device.GridOp, ranks: int, outer: Mapping[SSAValue, Values]) -> Grid:
-    """Evaluate a grid's index arithmetic on open grids over (rank, coordinates)."""
-    shape = (ranks, *op.dims)
-    if prod(shape) > MAX_TASKS:
-        message = (
-            f"grid @{op.sym_name.data} has {prod(shape)} tasks, a plan holds at most {MAX_TASKS};"
-            f" larger tiles or chunks make fewer"
-        )
-        raise PlanError(message, op_location(op))
-    ones = (1,) * len(op.dims)
-    values = {v: a.reshape(-1, *ones) if a.ndim else a for v, a in outer.items()}
-    for i, arg in enumerate(op.body.block.args):
-        values[arg] = np.arange(op.dims[i]).reshape(-1, *ones[i + 1 :])
-    grid = Grid(op, values, shape)
-    _evaluate_index_ops(op.body.block, grid.values)
-    return grid
-
-
-def evaluate_program(program: device.ProgramOp) -> dict[SSAValue, Values]:
-    """The program-level index values, each [ranks] or a scalar."""
-    values: dict[SSAValue, Values] = {}
-    for op in program.body.block.ops:
-        if isinstance(op, device.RankOp):
-            values[op.result] = np.arange(program.n)
-    _evaluate_index_ops(program.body.block, values)
-    return values
-
-
-def _evaluate_index_ops(block: Block, values: dict[SSAValue, Values]) -> None:
-    for op in block.ops:
-        if isinstance(op, device.IndexOp):
-            values[op.result] = evaluate(op.expr.data[0], [values[a] for a in op.args])
-        elif isinstance(op, device.TableOp):
-            table = np.array(op.values.get_values(), dtype=np.int64).reshape(op.shape)
-            env = [values[a] for a in op.args]
-            at = [evaluate(e, env) for e in op.at.data]
-            for dim, (index, size) in enumerate(zip(at, op.shape, strict=True)):
-                _check_range(op, f"index {dim} of device.table", index, size)
-            values[op.result] = table[tuple(at)]
-
-
-def _check_range(op: Operation, what: str, index: Values, size: int) -> None:
-    bad = (index < 0) | (index >= size)
-    if bad.any():
-        value = int(np.asarray(index)[bad].flat[0])
-        raise PlanError(f"{what} is {value}, expected 0 to {size - 1}", op_location(op))
 
 
 @dataclass
@@ -358,7 +285,7 @@ class _Expansion:
         owner = rank
         if view.peer is not None:
             owner = np.where(exists, grid.of(view.peer_args, view.peer)[0], rank)
-            _check_range(view, "a view's peer", owner, self.ranks)
+            check_range(view, "a view's peer", owner, self.ranks)
         extent = self.extents[self.buffers[view.buffer]][owner]
         lo = np.stack(grid.of(view.offset_args, view.offsets), axis=1)
         size = np.stack(grid.of(view.size_args, view.sizes), axis=1)
@@ -395,7 +322,7 @@ class _Expansion:
         task = np.flatnonzero(mask)
         first, many, value = first[task], many[task], value[task]
         size = self.slot_sizes[self.signals[op.signals]]
-        _check_range(op, "the number of slots of a wait", many, size + 1)
+        check_range(op, "the number of slots of a wait", many, size + 1)
         steps = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
         task, slot = np.repeat(task, many), np.repeat(first, many) + steps
         self.waits.add(
@@ -409,7 +336,7 @@ class _Expansion:
         task = np.flatnonzero(grid.mask(op.when_args, op.when))
         slot = grid.of(op.args, op.at)[0][task]
         rank = grid.of(op.rank_args, op.rank)[0][task]
-        _check_range(op, "the rank of a notify", rank, self.ranks)
+        check_range(op, "the rank of a notify", rank, self.ranks)
         ones = np.ones(len(task), np.int64)
         self.notifies.add(
             task=self.count + task,
@@ -421,7 +348,7 @@ class _Expansion:
 
     def _slot(self, op: Operation, signals: SSAValue, rank: Values, index: Values) -> Values:
         number = self.signals[signals]
-        _check_range(op, f"a slot of %{self.signal_names[number]}", index, self.slot_sizes[number])
+        check_range(op, f"a slot of %{self.signal_names[number]}", index, self.slot_sizes[number])
         return self.slot_base[number] + rank * self.slot_sizes[number] + index
 
     def _finish(self) -> Plan:

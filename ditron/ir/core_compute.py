@@ -30,7 +30,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ditron.ir.attrs import dtype_name
-from ditron.ir.core_tiles import TileType, tile_type
+from ditron.ir.core_tiles import AlongDim, TileType, tile_type
 
 
 @irdl_op_definition
@@ -180,12 +180,11 @@ class IndexOp(IRDLOperation):
 
 
 @irdl_op_definition
-class IotaOp(IRDLOperation):
+class IotaOp(AlongDim):
     """0, 1, 2, ... along a dimension of a tile as it is; of size 1 in the others."""
 
     name = "core.iota"
     operand = operand_def(TileType)
-    dim = prop_def(IntegerAttr.constr(i64))
     result = result_def(TileType)
     traits = traits_def(Pure())
     assembly_format = "$operand `dim` $dim attr-dict `:` type($operand) `->` type($result)"
@@ -197,10 +196,6 @@ class IotaOp(IRDLOperation):
             properties={"dim": IntegerAttr(dim, i64)},
             result_types=[TileType.get(dims, element)],
         )
-
-    @property
-    def dim_index(self) -> int:
-        return self.dim.value.data
 
     def verify_(self) -> None:
         tile, like = tile_type(self.result), tile_type(self.operand).dims
@@ -254,11 +249,10 @@ def swapped(dims: Sequence[int], first: int, second: int) -> list[int]:
     return changed
 
 
-class ReduceOp(IRDLOperation):
+class ReduceOp(AlongDim):
     """One element for all along a dimension, which stays, of size 1; of f32 or integers."""
 
     operand = operand_def(TileType)
-    dim = prop_def(IntegerAttr.constr(i64))
     result = result_def(TileType)
     traits = traits_def(Pure())
     assembly_format = "$operand `dim` $dim attr-dict `:` type($operand) `->` type($result)"
@@ -271,10 +265,6 @@ class ReduceOp(IRDLOperation):
             properties={"dim": IntegerAttr(dim, i64)},
             result_types=[TileType.get(dims, tile.element_type)],
         )
-
-    @property
-    def dim_index(self) -> int:
-        return self.dim.value.data
 
     def verify_(self) -> None:
         tile, result = tile_type(self.operand), tile_type(self.result)
@@ -302,7 +292,7 @@ class MaxOp(ReduceOp):
 
 
 @irdl_op_definition
-class ArgmaxOp(IRDLOperation):
+class ArgmaxOp(AlongDim):
     """The label of the first of the largest along a dimension, which stays, of size 1.
 
     Labels are of the operand's sizes, or 1 beside the dimension.
@@ -311,7 +301,6 @@ class ArgmaxOp(IRDLOperation):
     name = "core.argmax"
     operand = operand_def(TileType)
     labels = operand_def(TileType)
-    dim = prop_def(IntegerAttr.constr(i64))
     result = result_def(TileType)
     traits = traits_def(Pure())
     assembly_format = (
@@ -326,10 +315,6 @@ class ArgmaxOp(IRDLOperation):
             properties={"dim": IntegerAttr(dim, i64)},
             result_types=[TileType.get(dims, tile_type(labels).element_type)],
         )
-
-    @property
-    def dim_index(self) -> int:
-        return self.dim.value.data
 
     def verify_(self) -> None:
         tile, labels, result = (tile_type(v) for v in (*self.operands, self.result))

@@ -155,16 +155,21 @@ class GatherOp(IRDLOperation):
             raise VerifyException(f"core.gather takes integer ids and keeps the rows' type: {ids}")
 
 
-class AtOp(IRDLOperation):
-    """Touches part of `dim` of a view, from the number in the tile `at` on."""
+class AlongDim(IRDLOperation):
+    """Works along one dimension of a tile or view."""
 
-    view = operand_def(ViewType)
-    at = operand_def(TileType)
     dim = prop_def(IntegerAttr.constr(i64))
 
     @property
     def dim_index(self) -> int:
         return self.dim.value.data
+
+
+class AtOp(AlongDim):
+    """Touches part of `dim` of a view, from the number in the tile `at` on."""
+
+    view = operand_def(ViewType)
+    at = operand_def(TileType)
 
     @property
     def part(self) -> SSAValue:

@@ -62,9 +62,6 @@ from ditron.ir.device_body import (
     BodyOp as BodyOp,
 )
 from ditron.ir.device_body import (
-    BufferType as BufferType,
-)
-from ditron.ir.device_body import (
     CallOp as CallOp,
 )
 from ditron.ir.device_body import (
@@ -89,9 +86,6 @@ from ditron.ir.device_body import (
     ScheduleOp as ScheduleOp,
 )
 from ditron.ir.device_body import (
-    SignalsType as SignalsType,
-)
-from ditron.ir.device_body import (
     TableOp as TableOp,
 )
 from ditron.ir.device_body import (
@@ -106,6 +100,8 @@ from ditron.ir.device_body import (
 from ditron.ir.device_body import (
     WaitOp as WaitOp,
 )
+from ditron.ir.device_types import BufferType as BufferType
+from ditron.ir.device_types import SignalsType as SignalsType
 from ditron.ir.effects import ReadsAndWrites
 from ditron.ir.index import ExprsAttr, Index, Indices, check_indices, leaves, number
 from ditron.ir.keyword import Keyword, check_keyword

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import DenseIntElementsAttr, TensorType, i32
 from xdsl.ir import Operation, SSAValue
 
 from ditron.analysis.arrays import changes
-from ditron.analysis.expand import Grid, evaluate_grid, evaluate_program
+from ditron.analysis.grid_values import Grid, evaluate_grid, evaluate_program
 from ditron.ir import device
 from ditron.ir.index import Ssa, leaves
 from ditron.plan.expr import Const, Expr

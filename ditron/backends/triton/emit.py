@@ -33,7 +33,7 @@ from collections.abc import Collection
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from ditron.analysis.expand import evaluate_program
+from ditron.analysis.grid_values import evaluate_program
 from ditron.analysis.lane_barriers import find_without_barrier
 from ditron.analysis.symbols import device_program, kernels
 from ditron.backends.triton.facts import local_signals

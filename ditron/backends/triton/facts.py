@@ -14,7 +14,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from ditron.analysis.arrays import longs
-from ditron.analysis.expand import Grid, evaluate_grid
+from ditron.analysis.grid_values import Grid, evaluate_grid
 from ditron.ir import device
 from ditron.plan.expr import Values as Longs
 from ditron.plan.tables import Bools, Mode, Plan
