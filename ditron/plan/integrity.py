@@ -13,6 +13,7 @@ from ditron.plan.tables import (
     DTYPE_BYTES,
     Accesses,
     After,
+    Arguments,
     Buffer,
     Lanes,
     Notifies,
@@ -23,7 +24,7 @@ from ditron.plan.tables import (
     Waits,
 )
 
-Table = Lanes | Tasks | Accesses | Slots | Waits | Notifies
+Table = Lanes | Tasks | Accesses | Slots | Waits | Notifies | Arguments
 MODES = 8  # combinations of flags
 
 
@@ -38,7 +39,8 @@ def check_integrity(plan: Plan) -> None:
     for buffer in plan.buffers:
         _check_buffer(plan, buffer)
     lanes, tasks, slots = plan.lanes, plan.tasks, plan.slots
-    for table in (lanes, tasks, plan.accesses, slots, plan.waits, plan.notifies):
+    ordered = (plan.accesses, plan.waits, plan.notifies, plan.arguments)
+    for table in (lanes, tasks, slots, *ordered):
         _check_lengths(table)
     _check_rows(lanes, rank=plan.ranks)
     _check_rows(tasks, op=len(plan.ops), rank=plan.ranks, lane=len(lanes), seq=len(tasks))
@@ -48,12 +50,13 @@ def check_integrity(plan: Plan) -> None:
     _check_rows(plan.waits, task=len(tasks), slot=len(slots))
     _check_rows(plan.notifies, task=len(tasks), slot=len(slots), op=len(NotifyOp))
     _check_rows(plan.notifies, after=len(After))
+    _check_rows(plan.arguments, task=len(tasks))
     _require((tasks.rank == lanes.rank[tasks.lane]).all(), "a task's rank is its lane's")
     _require(tasks.coords.shape[1:] == (6,), "a task has 6 coordinates")
     order = np.lexsort((tasks.seq, tasks.lane))
     start = np.searchsorted(tasks.lane[order], tasks.lane[order])
     _require((tasks.seq[order] == np.arange(len(tasks)) - start).all(), "seq counts on each lane")
-    for table in (plan.accesses, plan.waits, plan.notifies):
+    for table in ordered:
         name = type(table).__name__.lower()
         _require((np.diff(table.task) >= 0).all(), f"{name} are sorted by task")
     _check_boxes(plan)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,7 +16,9 @@ import ditron as dt
 from ditron.analysis.expand import expand
 from ditron.analysis.report import prove
 from ditron.analysis.symbols import kernels, task_program
-from ditron.errors import DeliveryError, InputError
+from ditron.errors import DeliveryError, InputError, PlanError
+from ditron.plan.storage import from_bytes, to_bytes
+from ditron.plan.tables import Arguments
 from ditron.testing import interleavings
 from ditron.tools.inputs import make_inputs
 from ditron.tools.loading import parse_dump
@@ -241,3 +245,21 @@ def test_a_place_beyond_the_last_is_refused() -> None:
         exe.bind({"kept": torch.full((8, 4), 2.0)})
         exe.run({"value": torch.ones(2, 4), "at": 0})
         assert exe.state("kept")[:, 0].tolist() == [1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "values", "why"),
+    [
+        ([99], [1], "arguments.task is 0 to 3"),
+        ([1, 0], [1, 2], "arguments are sorted by task"),
+        ([0], [1, 2], "arguments.value has 1 rows, got 2"),
+    ],
+)
+def test_a_plan_file_with_wrong_indices_is_refused(tasks: list[int], values: list[int], why: str):
+    with compiled(wrong_first_row, 2) as exe:
+        plan = exe.plan
+    assert plan.arguments.value.tolist() == [0, 4]
+    assert to_bytes(from_bytes(to_bytes(plan))) == to_bytes(plan)
+    wrong = Arguments(np.array(tasks, np.int32), np.array(values, np.int64))
+    with pytest.raises(PlanError, match=why):
+        from_bytes(to_bytes(replace(plan, arguments=wrong)))
