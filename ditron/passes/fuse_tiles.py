@@ -13,7 +13,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,25 +37,28 @@ class FuseTilesPass(ModulePass):
     name = "fuse-tiles"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        program = device_program(op)
-        while (found := next(_candidates(program, kernels(op)), None)) is not None:
-            _fuse(op, *found)
+        """Buffer by buffer, again as long as some went: a fusion can make room for another."""
+        program, funcs = device_program(op), kernels(op)
+        while sum(_try_to_fuse(buffer, funcs) for buffer in _scratch(program)):
+            pass
 
 
-def _candidates(
-    program: device.ProgramOp, funcs: Mapping[str, core.FuncOp]
-) -> Iterator[tuple[device.BufferOp, device.GridOp, device.GridOp]]:
-    """(buffer, the grid that writes it, the grid that reads it) that can become one grid."""
-    for buffer in program.body.block.ops:
-        if not isinstance(buffer, device.BufferOp) or buffer.role.data != Role.SCRATCH:
-            continue
-        views = [use.operation for use in buffer.result.uses]
-        grids = {v.parent_op() for v in views if isinstance(v, device.ViewOp)}
-        if len(grids) != 2 or not all(isinstance(v, device.ViewOp) for v in views):
-            continue
-        first, second = sorted((g for g in grids if isinstance(g, device.GridOp)), key=_place)
-        if _fit_together(buffer, first, second, funcs):
-            yield buffer, first, second
+def _scratch(program: device.ProgramOp) -> list[device.BufferOp]:
+    buffers = (op for op in program.body.block.ops if isinstance(op, device.BufferOp))
+    return [buffer for buffer in buffers if buffer.role.data == Role.SCRATCH]
+
+
+def _try_to_fuse(buffer: device.BufferOp, funcs: dict[str, core.FuncOp]) -> bool:
+    """Make one of the grid that writes a buffer and the one that reads it, if they fit."""
+    views = [use.operation for use in buffer.result.uses]
+    grids = {v.parent_op() for v in views if isinstance(v, device.ViewOp)}
+    if len(grids) != 2 or not all(isinstance(v, device.ViewOp) for v in views):
+        return False
+    first, second = sorted((g for g in grids if isinstance(g, device.GridOp)), key=_place)
+    fits = _fit_together(buffer, first, second, funcs)
+    if fits:
+        _fuse(funcs, buffer, first, second)
+    return fits
 
 
 def _place(grid: device.GridOp) -> int:
@@ -141,9 +144,11 @@ def _turn(new: Mapping[SSAValue, SSAValue], expr: Expr) -> Expr:
 
 
 def _fuse(
-    module: ModuleOp, buffer: device.BufferOp, first: device.GridOp, second: device.GridOp
+    funcs: dict[str, core.FuncOp],
+    buffer: device.BufferOp,
+    first: device.GridOp,
+    second: device.GridOp,
 ) -> None:
-    funcs = kernels(module)
     producer, consumer = (funcs[_call(g).kernel_name] for g in (first, second))
     names = [arg.name_hint or f"i{i}" for i, arg in enumerate(second.body.block.args)]
     grid = GridBuilder(
@@ -174,6 +179,8 @@ def _fuse(
     ]
     grid.add(device.CallOp(consumer.kernel_name, [boxes[b] for b in order], indices))
     _replace(consumer, kernel)
+    del funcs[producer.kernel_name]
+    funcs[kernel.kernel_name] = kernel
     _replace(second, whole)
     for old in (first, producer, buffer):
         old.detach()
