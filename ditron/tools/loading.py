@@ -155,7 +155,8 @@ def _run(code: Callable[[], T], path: Path) -> T:
         raise ProgramError(error.msg, where) from error
     except Exception as error:  # the user's own code may raise anything
         frames = traceback.extract_tb(error.__traceback__)
-        own = [frame.lineno for frame in frames if Path(frame.filename) == path]
+        here = path.resolve()
+        own = [frame.lineno for frame in frames if Path(frame.filename).resolve() == here]
         where = f"{path}:{own[-1]}" if own else str(path)
         msg = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ProgramError(msg, where) from error
