@@ -155,7 +155,7 @@ def _tensors(
             yield BoundTensor(name, spec, role)
         return
     source = task_program(module)
-    for op in (*source.inputs, *source.scalars, *source.states):
+    for op in source.sources:
         most = op.most if isinstance(op, task.ScalarOp) else None
         name, spec = op.tensor_name.data, task.spec_of(op.result)
         yield BoundTensor(name, spec, task.role_of(op), isinstance(op, task.ScalarOp), most)

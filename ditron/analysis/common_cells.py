@@ -25,14 +25,6 @@ from ditron.plan.tables import Longs, Mode, OpKind, Plan, Role
 TRANSFERS = (OpKind.PUT, OpKind.GET, OpKind.COPY)
 
 
-Source = task.InputOp | task.WeightOp | task.ScalarOp | task.StateOp
-
-
-def sources(program: task.ProgramOp) -> list[Source]:
-    """What the host puts in buffers: inputs and weights, numbers, states."""
-    return [*program.inputs, *program.scalars, *program.states]
-
-
 @dataclass(frozen=True)
 class Bound:
     """A buffer that holds a tensor of the program."""
@@ -93,7 +85,7 @@ class CommonCells:
     def _bind_sources(self) -> Iterator[Bound]:
         roles = (Role.INPUT, Role.WEIGHT, Role.STATE)
         rows = {b.name: i for i, b in enumerate(self.plan.buffers) if b.role in roles}
-        for op in sources(self.program):
+        for op in self.program.sources:
             name = op.tensor_name.data
             if name not in rows:
                 message = f"plan {self.plan.name} has no buffer for input {name!r}"

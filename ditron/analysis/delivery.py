@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 
 from ditron.analysis.arrays import changes, longs
 from ditron.analysis.arrivals import Columns, find_arrivals
-from ditron.analysis.common_cells import TRANSFERS, Bound, CommonCells, sources
+from ditron.analysis.common_cells import TRANSFERS, Bound, CommonCells
 from ditron.analysis.delivery_faults import (
     LostSource,
     MissingOutput,
@@ -258,7 +258,7 @@ class _Delivery:
         raise DeliveryError(found.text, found.where, found)
 
     def _source_location(self, bound: Bound) -> str:
-        given = {op.tensor_name.data: op for op in sources(self.cells.program)}
+        given = {op.tensor_name.data: op for op in self.cells.program.sources}
         return op_location(given[bound.name])
 
     def _location(self, bound: Bound) -> str:

@@ -81,6 +81,11 @@ class ProgramOp(IRDLOperation):
         return (op for op in self.body.block.ops if isinstance(op, ScalarOp))
 
     @property
+    def sources(self) -> list[SourceOp | ScalarOp]:
+        """All that comes from outside: inputs and weights, numbers, states."""
+        return [*self.inputs, *self.scalars, *self.states]
+
+    @property
     def outputs(self) -> Iterator[OutputOp]:
         """Outputs, in program order."""
         return (op for op in self.body.block.ops if isinstance(op, OutputOp))

@@ -294,9 +294,8 @@ def _transpose(op: task.TransposeOp) -> TileBody:
 
 
 def _slice(op: task.SliceOp) -> TileBody:
+    """From a place at run time on; from a known one it is a box, of which nothing is computed."""
     size = max(task.spec_of(op.result).shape[op.dim_index], 1)
-    if op.position is None:
-        return as_it_is
 
     def body(k: KernelBuilder, views: Sequence[SSAValue]) -> SSAValue:
         at = k.load(views[1])
@@ -307,9 +306,10 @@ def _slice(op: task.SliceOp) -> TileBody:
 
 
 def _update(op: task.UpdateOp) -> TileBody:
-    """The index is the first element along `dim` that this rank's part of the state has."""
-    if op.position is None:
-        return as_it_is
+    """At a place at run time, as `_slice`.
+
+    The index is the first element along `dim` that this rank's part of the state has.
+    """
 
     def body(k: KernelBuilder, views: Sequence[SSAValue]) -> None:
         value, position, state = views

@@ -68,7 +68,7 @@ class _Lowering:
         self.dims = sharded_dims(program)
         self.names = Names({program.program_name, *kernels(module)})
         # What the host knows by name keeps its name; other buffers are numbered around it.
-        tensors = [op.tensor_name.data for op in (*program.inputs, *program.outputs)]
+        tensors = [op.tensor_name.data for op in (*program.sources, *program.outputs)]
         self.buffer_names = set(tensors)
         rank = device.RankOp()
         rank.result.name_hint = "me"

@@ -22,8 +22,7 @@ def check_inputs(program: task.ProgramOp, inputs: Mapping[str, torch.Tensor | fl
         InputError: they are not.
     """
     check_mapping("input", inputs)
-    sources = [*program.inputs, *program.scalars, *program.states]
-    specs = {op.tensor_name.data: task.spec_of(op.result) for op in sources}
+    specs = {op.tensor_name.data: task.spec_of(op.result) for op in program.sources}
     states = [op.tensor_name.data for op in program.states]
     zeros = {name: zeros_of(specs[name]) for name in states}
     scalars = {

@@ -263,3 +263,13 @@ def test_a_plan_file_with_wrong_indices_is_refused(tasks: list[int], values: lis
     wrong = Arguments(np.array(tasks, np.int32), np.array(values, np.int64))
     with pytest.raises(PlanError, match=why):
         from_bytes(to_bytes(replace(plan, arguments=wrong)))
+
+
+def test_a_state_may_have_the_name_of_an_op_before_it() -> None:
+    def body(p: dt.Program) -> None:
+        value = dt.gelu(p.input("x", (2, 4), dt.f32, R), name="kept")
+        position = p.scalar("position", dt.i32, max=2)
+        kept = p.state("kept", (4, 4), dt.f32, R)
+        p.output("y", dt.relu(dt.update(kept, value, at=position, dim=0)))
+
+    agree(body, 2)
