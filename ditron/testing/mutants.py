@@ -47,6 +47,8 @@ def mutants(plan: Plan) -> Iterator[Mutant]:
     for task in range(len(plan.tasks)):
         yield from _order_mutants(plan, task)
         yield from _data_mutants(plan, task)
+    for row in range(len(plan.arguments)):
+        yield from _argument_mutants(plan, row)
     yield from _memory_mutants(plan)
     yield from _epoch_mutants(plan)
 
@@ -171,6 +173,17 @@ def _box_mutants(plan: Plan, row: int, what: str, name: str) -> Iterator[Mutant]
         ranks[row] = other
         wrong = _with(plan, replace(accesses, rank=ranks))
         yield Mutant(f"wrong peer as {what}", f"{name}: {what} on rank {other}", wrong)
+
+
+def _argument_mutants(plan: Plan, row: int) -> Iterator[Mutant]:
+    """A kernel that takes its tile, or its rank's part of a table, for another."""
+    arguments = plan.arguments
+    name = plan.describe_task(int(arguments.task[row]))
+    for by in (1, -1):
+        value = arguments.value.copy()
+        value[row] += by
+        off = replace(plan, arguments=replace(arguments, value=value))
+        yield Mutant("wrong number", f"{name} is given {value[row]}", off)
 
 
 def _memory_mutants(plan: Plan) -> Iterator[Mutant]:
