@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 
 from ditron.analysis.expand import expand
 from ditron.analysis.report import prove
-from ditron.analysis.residency import check_residency
+from ditron.analysis.residency import check_persistent, check_residency
 from ditron.analysis.symbols import (
     find_task_program,
     kernels,
@@ -68,6 +68,8 @@ def compile(  # noqa: A001 - the public name, as torch has it
     machine = machine or backend.machine
     options = options or Options()
     described = load_machine(machine)
+    if options.megakernel and (described.cores or options.transport == "copy-engine"):
+        raise OptionError("a megakernel is for GPUs, and makes its transfers itself")
     source = program if isinstance(program, ModuleOp) else program.ir
     mesh = task_program(source).mesh if isinstance(program, ModuleOp) else program.mesh
     _check_machine(mesh, backend, described)
@@ -83,7 +85,9 @@ def compile(  # noqa: A001 - the public name, as torch has it
         _run_passes(module, passes)
         plan = expand(module)
         report = prove(plan, kernels(module), find_task_program(module))
-        if not described.cores:  # the lanes of a CPU rank take turns
+        if options.megakernel:
+            check_persistent(plan, described.resident)
+        elif not described.cores:  # the lanes of a CPU rank take turns
             check_residency(plan, described.workers, copies=not driven)
         lowering = transport_pipeline(transport)
         _run_passes(module, lowering)

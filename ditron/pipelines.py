@@ -13,6 +13,7 @@ from ditron.errors import OptionError
 from ditron.passes.choose_algorithms import ChooseAlgorithmsPass
 from ditron.passes.decompose_collectives import DecomposeCollectivesPass
 from ditron.passes.elide_waits import ElideWaitsPass
+from ditron.passes.fuse_megakernel import FuseMegakernelPass
 from ditron.passes.fuse_tiles import FuseTilesPass
 from ditron.passes.infer_placements import InferPlacementsPass
 from ditron.passes.insert_signals import InsertSignalsPass
@@ -38,6 +39,7 @@ NAMES = (
     "schedule-tasks",
     "insert-signals",
     "elide-waits",
+    "fuse-megakernel",
     "verify-delivery",
     "verify-race-free",
     "verify-deadlock-free",
@@ -84,6 +86,7 @@ def default_pipeline(options: Options, machine: str, *, driven: bool = False) ->
         ),
         InsertSignalsPass(machine),
         ElideWaitsPass(),
+        *([FuseMegakernelPass()] if options.megakernel else []),
     ]
 
 

@@ -70,6 +70,25 @@ def check_residency(plan: Plan, resident: int, *, copies: bool = True) -> int:
     return needed
 
 
+def check_persistent(plan: Plan, resident: int) -> int:
+    """Prove that all lanes of a persistent launch fit; returns how many there are a rank.
+
+    The host's lane has no worker of its own.
+
+    Raises:
+        DeadlockError: they do not fit.
+    """
+    engines = np.array(plan.lanes.engine)
+    many = np.bincount(plan.lanes.rank[engines != "host"], minlength=plan.ranks)
+    needed = int(many.max(initial=0))
+    if needed > resident:
+        rank = int(many.argmax())
+        launches = ((plan.name, needed, needed, ""),)
+        found = NotResident((), rank, launches, resident)
+        raise DeadlockError(found.text, found.where, found)
+    return needed
+
+
 Need = tuple[int, int, int, int]  # places, lanes that wait, lanes, op
 
 

@@ -142,17 +142,20 @@ class ReleaseOp(HandOverOp):
 class ProgramOp(IRDLOperation):
     """A device program: what every rank does, told once.
 
-    It is no symbol, since it bears the name of the task program that it was made from.
+    It is no symbol, since it bears the name of the task program that it was made from. If it is
+    `persistent`, all its grids are one launch a rank.
     """
 
     name = "device.program"
     program_name = prop_def(SymbolNameConstraint())
     ranks = prop_def(IntegerAttr.constr(i64))
     heap_bytes = opt_prop_def(IntegerAttr.constr(i64))
+    persistent = opt_prop_def(UnitAttr)
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator())
     assembly_format = (
-        "$program_name `ranks` $ranks (`heap` $heap_bytes^)? attr-dict-with-keyword $body"
+        "$program_name `ranks` $ranks (`heap` $heap_bytes^)? (`persistent` $persistent^)?"
+        " attr-dict-with-keyword $body"
     )
 
     def __init__(self, name: str, ranks: int) -> None:

@@ -106,6 +106,12 @@ def plan_launches(plan: Plan, driven: Collection[str] = ()) -> Launches:
     return _table(rows)
 
 
+def persistent_launches(plan: Plan, programs: int) -> Launches:
+    """The launches of a plan whose ranks each run one kernel."""
+    kernel = LaunchKind.KERNEL
+    return _table([HostCall(rank, 0, kernel, programs=programs) for rank in range(plan.ranks)])
+
+
 def beside_still_peers(plan: Plan, launches: Launches, rank: int) -> Launches:
     """One rank's launches among peers that compute nothing: their hosts do what reaches the rank.
 

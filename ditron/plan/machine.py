@@ -75,12 +75,15 @@ class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         remote_add: whether it can add to a signal word (else it can only set one).
         gbytes_s: what one lane moves between ranks, 0 for whatever the link carries.
         start_us: before each of its transfers.
+        resident: lanes of a persistent kernel that can be resident at once, where it is small; 0 is
+            `lanes`. The compiled kernel decides: a launch that does not fit is refused.
     """
 
     lanes: Count
     remote_add: bool
     gbytes_s: Time = 0.0
     start_us: Time = 0.0
+    resident: Annotated[int, Meta(ge=0)] = 0
 
 
 class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -222,6 +225,11 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, eq=False)
     def workers(self) -> int:
         """Compute tasks that a device runs at once."""
         return self.engines["sm"].lanes
+
+    @property
+    def resident(self) -> int:
+        """Lanes of a persistent kernel that fit on a device."""
+        return self.engines["sm"].resident or self.workers
 
     @property
     def ranks_a_node(self) -> int:

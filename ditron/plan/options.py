@@ -52,6 +52,7 @@ class Options(OpOptions):
             NVIDIA GPUs, so that all SMs compute; None is the target's usual way.
         order: "natural" keeps tiles in grid order; None orders them by when their data arrives.
         fusion: False keeps every op a kernel of its own.
+        megakernel: whether a rank's whole program becomes one persistent kernel (GPUs).
         reuse_memory: False gives every buffer bytes of its own.
         wait_bound_s: seconds after which a wait gives up and reports.
         per_op: choices by op name; patterns as in `fnmatch`, the first that matches counts.
@@ -63,6 +64,7 @@ class Options(OpOptions):
     transport: str | None = None
     order: str | None = None
     fusion: bool | None = None
+    megakernel: bool = False
     reuse_memory: bool | None = None
     wait_bound_s: float = 30.0
     per_op: Mapping[str, OpOptions] = field(default_factory=dict[str, OpOptions])

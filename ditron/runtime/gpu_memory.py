@@ -142,6 +142,8 @@ class RankMemory:
                 return self.words(self.layout.signals[name])
             case What.SIGNALS_AT:
                 return self._addresses(self.layout.signals[name])
+            case What.MEMORY_AT:
+                return self._addresses(0)
             case What.BUFFER_AT:
                 return self._addresses(self.layout.buffers[name])
             case What.BUFFER:

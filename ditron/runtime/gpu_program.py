@@ -18,6 +18,7 @@ class What(StrEnum):
 
     BUFFER = "buffer"  # this rank's buffer
     TILES = "tiles"  # this rank's buffer as a tensor descriptor: blocks of it by its copy engine
+    MEMORY_AT = "memory at"  # int64 [ranks]: the address of each rank's memory
     BUFFER_AT = "buffer at"  # int64 [ranks]: the address of a buffer on each rank
     SIGNALS = "signals"  # this rank's slots, SLOT_WORDS apart
     SIGNALS_AT = "signals at"  # int64 [ranks]: the address of the slots on each rank
@@ -61,6 +62,9 @@ class Launch:
         always: those of `waits` that every task passes before it touches anything.
         dots: products of tiles on the matrix unit, each a pipelined loop.
         pipeline_bytes: of shared memory, that such a loop takes at least.
+        cooperative: whether all programs have to be resident, or the launch is refused.
+        enters: for each of `always`, the mark where its task kind's code begins; none if there is
+            but one kind.
     """
 
     kernel: str
@@ -75,6 +79,8 @@ class Launch:
     always: tuple[int, ...] = ()
     dots: int = 0
     pipeline_bytes: int = 0
+    cooperative: bool = False
+    enters: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,8 @@ class Site:
     """A wait or notify in the code, known by its number in compiled text and in reports.
 
     Attributes:
-        op: the grid's row in `Plan.ops`.
+        op: the grid's row in `Plan.ops`; -1 in code that several grids share, where reports give
+            the task's row in the plan.
         signals: the array that it waits on or raises.
         waits: whether it is a wait.
         scope: "sys" where other ranks take part, else "gpu".
@@ -105,6 +112,7 @@ class TritonProgram:
         tables: int32 constants by name.
         sites: every wait and notify by number.
         target: the architecture that it is for.
+        persistent: whether a launch is one kernel, which begins the next epoch itself.
     """
 
     source: str
@@ -113,3 +121,4 @@ class TritonProgram:
     tables: Mapping[str, Ints] = field(default_factory=dict[str, Ints])
     sites: tuple[Site, ...] = ()
     target: str = ""
+    persistent: bool = False

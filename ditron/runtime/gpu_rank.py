@@ -155,8 +155,9 @@ class GpuRank:
             self._check_room()
             self.done = None
         self.host.enqueue(main, self.done)
-        with torch.cuda.stream(main):
-            self.advance[(1,)](self.memory.control())
+        if not self.program.persistent:
+            with torch.cuda.stream(main):
+                self.advance[(1,)](self.memory.control())
         if self.done is not None:
             self.done += 1
 
@@ -242,4 +243,9 @@ def keep_busy(cycles: int = HEAD_START_CYCLES) -> None:
 
 
 def _options(launch: Launch) -> dict[str, Any]:
-    return {"num_warps": launch.warps, "num_stages": launch.stages, "enable_fp_fusion": True}
+    return {
+        "num_warps": launch.warps,
+        "num_stages": launch.stages,
+        "enable_fp_fusion": True,
+        "launch_cooperative_grid": launch.cooperative,
+    }

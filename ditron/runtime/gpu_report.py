@@ -33,21 +33,23 @@ def hang_report(
             continue
         site, local, seen, wanted = map(int, record)
         at = program.sites[site]
-        rows = np.flatnonzero((plan.tasks.op == at.op) & (plan.tasks.rank == rank))
-        task = int(rows[local])
-        where = where or plan.ops[at.op].location or None
-        lines.append(
-            f"{plan.describe_task(task)} waits for %{at.signals}: seen {seen}, wanted {wanted}"
-        )
+        task = local
+        if at.op >= 0:
+            rows = np.flatnonzero((plan.tasks.op == at.op) & (plan.tasks.rank == rank))
+            task = int(rows[local])
+        where = where or plan.ops[int(plan.tasks.op[task])].location or None
+        what = f"%{at.signals}" if at.signals else "a signal"
+        lines.append(f"{plan.describe_task(task)} waits for {what}: seen {seen}, wanted {wanted}")
         lines += _producers(plan, task, at.signals)
     return "\n".join(lines), where
 
 
 def _producers(plan: Plan, task: int, signals: str) -> list[str]:
-    """Who raises the slots of an array that a task waits for."""
-    row = plan.signals.index(signals)
+    """Who raises the slots that a task waits for, of an array or of all."""
     slots = {int(plan.waits.slot[w]) for w in plan.waits_of(task)}
-    slots = {s for s in slots if plan.slots.signals[s] == row}
+    if signals:
+        row = plan.signals.index(signals)
+        slots = {s for s in slots if plan.slots.signals[s] == row}
     found: list[str] = []
     for slot in sorted(slots):
         tasks = plan.notifies.task[plan.notifies.slot == slot]

@@ -9,7 +9,9 @@ from typing import NoReturn
 import torch
 from xdsl.dialects.builtin import ModuleOp
 
+from ditron.analysis.symbols import device_program
 from ditron.backends.base import Backend, Built, Executor
+from ditron.backends.megakernel.emit import emit_megakernel
 from ditron.backends.triton.compile import compile_program
 from ditron.backends.triton.emit import emit_module
 from ditron.backends.triton.targets import TARGETS, target_named
@@ -77,7 +79,11 @@ class CrossExecutor:
 def _build(
     arch: str, run: bool, module: ModuleOp, plan: Plan, transport: TransportName, bound_s: float
 ) -> Built:
-    program = emit_module(module, plan, target_named(arch), TRANSPORTS[transport].driven)
+    target = target_named(arch)
+    if device_program(module).persistent is not None:
+        program = emit_megakernel(module, plan, target)
+    else:
+        program = emit_module(module, plan, target, TRANSPORTS[transport].driven)
     executor: Executor = CrossExecutor(plan, program, arch)
     if run:
         executor = CudaExecutor(plan, program, bound_s)

@@ -23,6 +23,7 @@ class Kind(Enum):
     PROXY = "proxy fence"
     WAIT = "wait"
     NOTIFY = "notify"
+    ENTER = "enter"  # the code of a task kind begins
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Dialect:
 PTX = Dialect(
     patterns=(
         (Kind.WAIT, r"mov\.b32 .*// wait (\d+)$"),
+        (Kind.ENTER, r"mov\.b32 .*// enter (\d+)$"),
         (Kind.NOTIFY, r"mov\.b32 .*// notify (\d+)$"),
         (Kind.POLL, r"(?:@\S+ )?ld\.global\.(sys|gpu)\.acquire"),
         (Kind.RELEASE, r"(?:@\S+ )?(?:red|atom)\.global\.(sys|gpu)\.release"),
@@ -86,6 +88,7 @@ PTX = Dialect(
 GCN = Dialect(
     patterns=(
         (Kind.WAIT, r"v_mov_b32.*; wait (\d+)$"),
+        (Kind.ENTER, r"v_mov_b32.*; enter (\d+)$"),
         (Kind.NOTIFY, r"v_mov_b32.*; notify (\d+)$"),
         (Kind.POLL, r"buffer_inv( sc0)? sc1"),
         (Kind.RELEASE, r"buffer_wbl2( sc0)? sc1"),

@@ -50,6 +50,7 @@ def compile_kernels(path: Path, launches: Iterable[Launch], target: Target) -> l
                 "num_warps": launch.warps,
                 "num_stages": launch.stages,
                 "enable_fp_fusion": True,
+                "launch_cooperative_grid": launch.cooperative,
             },
         )
         compiled.append(Compiled(launch, made.asm, made.metadata.shared, _spills(made.asm)))

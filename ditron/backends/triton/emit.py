@@ -55,6 +55,11 @@ import triton.language as tl
 from {library} import {names}
 '''
 
+LIBRARY = (
+    *("AGE", "EPOCH", "enter", "fence_loads", "halves", "notify", "notify_set", "retire"),
+    *("row_max", "wait"),
+)
+
 
 def emit_module(
     module: ModuleOp, plan: Plan, target: Target, driven: Collection[str] = ()
@@ -93,7 +98,7 @@ def emit_module(
             text, launch = GridKernel(shared, grid, number).emit()
             texts.append(text)
             launches.append(launch)
-    source = "\n\n".join([_header(plan, target, texts), *texts])
+    source = "\n\n".join([imports(plan, target, texts), *texts])
     host = plan_launches(plan, driven)
     sites += _stream_sites(plan, host)
     return TritonProgram(source, tuple(launches), host, tables, tuple(sites), target.name)
@@ -106,9 +111,9 @@ def _stream_sites(plan: Plan, host: Launches) -> list[Site]:
     return [Site(int(op), plan.signals[int(row)], waits=True, scope="sys") for op, row in pairs]
 
 
-def _header(plan: Plan, target: Target, texts: list[str]) -> str:
-    names = ("AGE", "EPOCH", "fence_loads", "halves", "notify", "notify_set", "row_max", "wait")
-    used = [n for n in names if any(f"{n}(" in t or f"+ {n})" in t for t in texts)]
+def imports(plan: Plan, target: Target, texts: list[str]) -> str:
+    """The head of a source file whose functions are `texts`."""
+    used = [n for n in LIBRARY if any(f"{n}(" in t or f"+ {n})" in t for t in texts)]
     text = HEADER.format(
         name=plan.name,
         ranks=plan.ranks,

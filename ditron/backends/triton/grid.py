@@ -13,7 +13,7 @@ from ditron.backends.triton.expressions import condition, number
 from ditron.backends.triton.names import Code
 from ditron.backends.triton.order import Order
 from ditron.backends.triton.parameters import TYPES
-from ditron.backends.triton.signals import Module, SignalCode, peer_pointer
+from ditron.backends.triton.signals import Module, SignalCode
 from ditron.backends.triton.tiles import TileCode, check_ops, summed_views
 from ditron.backends.triton.views import View, strides_of
 from ditron.errors import PlanError
@@ -29,6 +29,10 @@ ALIGNMENT = 16
 
 class GridKernel(SignalCode):
     """Writes the kernel of one grid."""
+
+    # The lane that runs, and whether loops say themselves how deep they are pipelined.
+    lane = "tl.program_id(0)"
+    staged = False
 
     def __init__(self, module: Module, grid: device.GridOp, op: int) -> None:
         super().__init__(module, grid, op)
@@ -65,15 +69,15 @@ class GridKernel(SignalCode):
             dots=self.cut.blocks.dots,
             pipeline_bytes=self.cut.blocks.pipeline_bytes,
         )
-        return self._header(launch) + self.code.text(), launch
+        return self.header(launch) + self.code.text(), launch
 
-    def _header(self, launch: Launch) -> str:
+    def header(self, launch: Launch) -> str:
         names = ", ".join(a.name for a in launch.arguments)
         scalar = [a.name for a in launch.arguments if a.what is What.RANK]
         jit = f"@triton.jit(do_not_specialize={scalar})" if scalar else "@triton.jit"
-        return f'{jit}\ndef {self.name}({names}):\n    """{self._summary()}"""\n'.replace("'", '"')
+        return f'{jit}\ndef {self.name}({names}):\n    """{self.summary()}"""\n'.replace("'", '"')
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
         body = self.grid.body_op
         views = [_view_text(v) for v in self.grid.views]
         match body:
@@ -100,27 +104,33 @@ class GridKernel(SignalCode):
         if order.order is not None and order.starts is not None:
             loop = self._table_loop(order)
         elif order.tasks > order.lanes:
-            span = f"tl.program_id(0), {order.tasks}, {order.lanes}"
+            span = f"{self.lane}, {order.tasks}, {order.lanes}"
             loop = [f"for task in range({order.tasks if order.lanes == 1 else span}):"]
             if self.cut.flat:
                 loop = [f"for task in tl.range({span}, flatten=True):"]
         else:
-            loop = ["task = tl.program_id(0)"] if "task" in text else []
+            loop = [f"task = {self.lane}"] if "task" in text else []
         outer = self.values.define(inner=False)
-        if self.reads_epoch:
-            code(f"done = tl.load({self.parameters.control()} + EPOCH)  # launches before this one")
-        if self.reads_age:
-            code(f"age = tl.load({self.parameters.control()} + AGE)  # the same, never wrapping")
+        self.write_launches()
         for line in (*outer, *loop):
             code(line)
         looping = bool(loop) and loop[-1].endswith(":")
-        if loop and loop[0].startswith("lane"):
+        if loop and loop[0].startswith("begin"):
             with code:
                 code(f"task = tl.load({self._order_pointer} + i)")
         for line in definitions:
             code(f"    {line}" if looping else line)
         for line in inner:
             code(line if looping else line.removeprefix("    "))
+
+    def write_launches(self) -> None:
+        """How many launches there were, where waits and notifies go by that."""
+        if self.reads_epoch:
+            control = self.parameters.control()
+            self.code(f"done = tl.load({control} + EPOCH)  # launches before this one")
+        if self.reads_age:
+            control = self.parameters.control()
+            self.code(f"age = tl.load({control} + AGE)  # the same, never wrapping")
 
     def _table_loop(self, order: Order) -> list[str]:
         assert order.order is not None
@@ -131,10 +141,10 @@ class GridKernel(SignalCode):
         starts = self.parameters.table("starts", f"{self.name}.starts")
         me = self.values.use(self.rank_value()) if self.plan.ranks > 1 else ""
         self._order_pointer = f"{pointer} + {me} * {order.tasks}" if me else pointer
-        lane = f"lane = {me} * {order.lanes + 1} + tl.program_id(0)"
+        begin = f"{me} * {order.lanes + 1} + {self.lane}" if me else self.lane
         return [
-            lane if me else "lane = tl.program_id(0)",
-            f"for i in range(tl.load({starts} + lane), tl.load({starts} + lane + 1)):",
+            f"begin = {starts} + {begin}",
+            "for i in range(tl.load(begin), tl.load(begin + 1)):",
         ]
 
     def _body(self) -> None:
@@ -142,7 +152,7 @@ class GridKernel(SignalCode):
         if isinstance(body, device.HandOverOp):
             return
         depth = self.code.depth
-        tiles = TileCode(self.code, self.names, self.values)
+        tiles = TileCode(self.code, self.names, self.values, staged=self.staged)
         if isinstance(body, device.Transfer):
             if body.source.type != body.target.type:
                 raise PlanError("a copy between boxes of two shapes has no Triton code yet")
@@ -231,7 +241,7 @@ class GridKernel(SignalCode):
             pointer = base = self.parameters.buffer(name, dtype)
         else:
             table = self.parameters.buffer_at(name)
-            base, pointer = peer_pointer(table, view.at, TYPES[dtype], self.values), f"{name}_peer"
+            base, pointer = self.peer_pointer(table, view.at, TYPES[dtype]), f"{name}_peer"
         if self.waits or view.at is not None:
             token = " + token" if self.waits else ""
             pointer = self.names.fresh(pointer if view.at is not None else f"{name}_here")

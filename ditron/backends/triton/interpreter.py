@@ -103,7 +103,8 @@ class Scheduler:
                     self.memory[rank].buffer(buffer.name).copy_(feed(buffer.name, rank, launch))
             kernels = self.program.launches
             yield [_Stream(iter([k for k in kernels if k.copies == s])) for s in (True, False)]
-            self.advance[(1,)](self.memory[rank].control())
+            if not self.program.persistent:
+                self.advance[(1,)](self.memory[rank].control())
             for buffer in self.plan.buffers:
                 view = self.memory[rank].buffer(buffer.name)
                 if buffer.role is Role.OUTPUT:

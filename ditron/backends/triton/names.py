@@ -10,8 +10,23 @@ from typing import Self
 
 # What emitted code uses besides its own names.
 RESERVED = frozenset(
-    {"tl", "triton", "lane", "task", "token", "done", "age", "control", "wait", "notify"}
-    | {"notify_set", "fence_loads", "halves", "row_max", "i", "EPOCH", "AGE"}
+    {
+        "tl",
+        "triton",
+        "lane",
+        "begin",
+        "first",
+        "bases",
+        "SITE",
+        "task",
+        "token",
+        "done",
+        "age",
+        "control",
+        "wait",
+        "notify",
+    }
+    | {"notify_set", "fence_loads", "halves", "enter", "retire", "row_max", "i", "EPOCH", "AGE"}
     | set(keyword.kwlist)
     | set(dir(builtins))
 )

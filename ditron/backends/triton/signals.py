@@ -107,8 +107,10 @@ class SignalCode:
             self.always.append(site)
         pointer = _offset(self.parameters.signals(name), slot, SLOT_WORDS)
         want = self._want(wait, row, slot)
-        control, task = self.parameters.control(), "0" if self.order.tasks == 1 else "task"
-        self.code(f'token {assign} wait({control}, {pointer}, {want}, {task}, {site}, "{scope}")')
+        at = f"{self.task_number()}, {self.site_number(site)}"
+        self.code(
+            f'token {assign} wait({self.parameters.control()}, {pointer}, {want}, {at}, "{scope}")'
+        )
         self.code.depth = depth
 
     def branch(self, terms: Sequence[str]) -> None:
@@ -154,11 +156,11 @@ class SignalCode:
         else:
             rank = leaves(notify.rank_args, notify.rank)[0]
             at = self.parameters.signals_at(name)
-            base = peer_pointer(at, rank, "tl.int32", self.values)
+            base = self.peer_pointer(at, rank, "tl.int32")
         scope = "gpu" if self.module.local[row] else "sys"
         amount = notify.amount.value.data
         word = _offset(base, slot, SLOT_WORDS)
-        site = self._site(name, scope, waits=False)
+        site = self.site_number(self._site(name, scope, waits=False))
         if notify.op.data == "add":
             self.code(f'notify({word}, {amount}, {site}, "{scope}")')
         else:
@@ -168,16 +170,23 @@ class SignalCode:
             self.code(f'notify_set({word}, {times} + {amount}, {site}, "{scope}")')
         self.code.depth = depth
 
+    def task_number(self) -> str:
+        """What a wait calls its task in reports: its number among those of its op on the rank."""
+        return "0" if self.order.tasks == 1 else "task"
+
+    def site_number(self, site: int) -> str:
+        """A site's number, as code."""
+        return str(site)
+
+    def peer_pointer(self, table: str, rank: Expr, type_: str) -> str:
+        """What a rank's entry in a table of addresses points to."""
+        at = number(rank, self.values)
+        place = table if at == "0" else f"{table} + {at}"
+        return f"tl.load({place}).to(tl.pointer_type({type_}))"
+
     def rank_value(self) -> SSAValue:
         ops = self.module.program.body.block.ops
         return next(o.result for o in ops if isinstance(o, device.RankOp))
-
-
-def peer_pointer(table: str, rank: Expr, type_: str, values: IndexValues) -> str:
-    """What a rank's entry in a table of addresses points to."""
-    at = number(rank, values)
-    place = table if at == "0" else f"{table} + {at}"
-    return f"tl.load({place}).to(tl.pointer_type({type_}))"
 
 
 def _offset(base: str, index: str, words: int) -> str:

@@ -74,8 +74,14 @@ class Walk:
 class TileCode:
     """Writes one kernel's body."""
 
-    def __init__(self, code: Code, names: Names, values: Values) -> None:
-        self.code, self.names, self.values = code, names, values
+    def __init__(self, code: Code, names: Names, values: Values, *, staged: bool = False) -> None:
+        self.code, self.names, self.values, self.staged = code, names, values, staged
+
+    def span(self, size: str, block: int, stages: int) -> str:
+        """What a product's loop goes over; `staged` loops say how far their loads run ahead."""
+        if self.staged:
+            return f"tl.range(0, {size}, {block}, num_stages={stages})"
+        return f"range(0, {size}, {block})"
 
     def transfer(self, source: View, target: View, blocks: Blocks) -> None:
         """Copy a box."""
@@ -260,7 +266,7 @@ class _Kernel:
         sums = self.names.fresh("sums")
         at, inner = self.names.fresh("k"), self.names.fresh("inner")
         self.code(f"{sums} = tl.zeros(({rows.block}, {cols.block}), tl.float32)")
-        self.code(f"for {at} in range(0, {size}, {block}):")
+        self.code(f"for {at} in {self.tiles.span(size, block, self.blocks.stages)}:")
         with self.code:
             self.code.define(inner, f"{at} + tl.arange(0, {block})")
             masked = not whole or depth % block != 0

@@ -3,7 +3,8 @@
 A rank's control words (int32, in device memory) are: `EPOCH` launches done so far, modulo 2^32;
 `AGE` the same, but no more than a million, so that it never wraps; `STOP` not 0 once some wait has
 given up; `SPINS` polls after which one does; `NEXT` one more than `EPOCH`, which copy engines set
-flags to; then the record of the first wait that gave up.
+flags to; `ENDED` programs of a persistent launch that have ended; then the record
+of the first wait that gave up.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ AGE: tl.constexpr = tl.constexpr(1)
 STOP: tl.constexpr = tl.constexpr(2)
 SPINS: tl.constexpr = tl.constexpr(3)
 NEXT: tl.constexpr = tl.constexpr(4)
+ENDED: tl.constexpr = tl.constexpr(5)
 # The record: 1 once it is taken, then site, task, seen, wanted.
 RECORD: tl.constexpr = tl.constexpr(8)
 CONTROL_WORDS = 64
@@ -82,3 +84,12 @@ def advance(control):
     tl.store(control + EPOCH, done)
     tl.store(control + NEXT, done + 1)
     tl.store(control + AGE, tl.minimum(tl.load(control + AGE) + 1, OLDEST))
+
+
+@triton.jit
+def retire(control, PROGRAMS: tl.constexpr):
+    """End a program of a persistent launch; the last one ends the launch."""
+    tl.debug_barrier()
+    if tl.atomic_add(control + ENDED, 1, sem="acq_rel", scope="gpu") == PROGRAMS - 1:
+        tl.store(control + ENDED, 0)
+        advance(control)

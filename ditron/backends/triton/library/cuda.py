@@ -5,9 +5,20 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ditron.backends.triton.library.common import AGE, EPOCH, halves, hold, row_max
+from ditron.backends.triton.library.common import AGE, EPOCH, halves, hold, retire, row_max
 
-__all__ = ["AGE", "EPOCH", "fence_loads", "halves", "notify", "notify_set", "row_max", "wait"]
+__all__ = [
+    "AGE",
+    "EPOCH",
+    "enter",
+    "fence_loads",
+    "halves",
+    "notify",
+    "notify_set",
+    "retire",
+    "row_max",
+    "wait",
+]
 
 # What each piece of assembly gives in the interpreter, by how its text begins: a number, or the
 # place of the operand that it passes on.
@@ -49,6 +60,19 @@ def fence_loads(token):
         "fence.proxy.async.global; mov.b32 $0, $1;",
         "=r,r",
         [token],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def enter(lane, KIND: tl.constexpr):
+    """Mark in the compiled text where the code of a task kind begins."""
+    tl.inline_asm_elementwise(
+        f"mov.b32 $0, $1; // enter {KIND}",
+        "=r,r",
+        [lane],
         dtype=tl.int32,
         is_pure=False,
         pack=1,

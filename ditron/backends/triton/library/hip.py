@@ -9,9 +9,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ditron.backends.triton.library.common import AGE, EPOCH, hold, row_max
+from ditron.backends.triton.library.common import AGE, EPOCH, hold, retire, row_max
 
-__all__ = ["AGE", "EPOCH", "notify", "notify_set", "row_max", "wait"]
+__all__ = ["AGE", "EPOCH", "enter", "notify", "notify_set", "retire", "row_max", "wait"]
 
 # What each piece of assembly gives in the interpreter, by how its text begins: a number, or the
 # place of the operand that it passes on.
@@ -35,6 +35,19 @@ def wait(control, word, want, task, SITE: tl.constexpr, SCOPE: tl.constexpr):
         f"v_mov_b32 $0, 0 ; wait {SITE}",
         "=v,v",
         [seen],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def enter(lane, KIND: tl.constexpr):
+    """Mark in the compiled text where the code of a task kind begins."""
+    tl.inline_asm_elementwise(
+        f"v_mov_b32 $0, $1 ; enter {KIND}",
+        "=v,v",
+        [lane],
         dtype=tl.int32,
         is_pure=False,
         pack=1,

@@ -1,0 +1,51 @@
+"""Whole programs as one persistent kernel a rank: interpreted against torch, and compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from triton_support import cross, example, interpreted, random_inputs, run
+
+import ditron as dt
+from ditron.backends.triton.compile import compile_program
+from ditron.backends.triton.interpreted import Worker
+
+MLP = "04_mlp"
+SMALL: dict[str, Any] = {"tokens": 50, "hidden": 36, "inner": 44}
+TILE: dict[str, Any] = {"tile": (16, 32)}
+
+CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    (MLP, {**SMALL, "tp": 1}, {"workers": 3, **TILE}),
+    (MLP, {**SMALL, "tp": 2}, {"workers": 2, **TILE}),
+    (MLP, {**SMALL, "tp": 3}, {"workers": 2, "algorithm": "mesh-push", **TILE}),
+    ("03_gemm_ar", {"m": 7, "n": 50, "k": 40, "tp": 2}, {"workers": 2, **TILE}),
+]
+
+
+def mega(name: str, sizes: dict[str, Any], target: str = "sm_90", **options: Any) -> Any:
+    chosen = dt.Options(megakernel=True, **options)
+    return dt.compile(example(name, **sizes), target=target, options=chosen)
+
+
+@pytest.mark.parametrize(("name", "sizes", "options"), CASES)
+def test_interpreted(
+    worker: Worker, name: str, sizes: dict[str, Any], options: dict[str, Any]
+) -> None:
+    exe = mega(name, sizes, **options)
+    executor = interpreted(exe, worker)
+    executor.launches, executor.epoch = 3, (1 << 31) - 2
+    inputs = random_inputs(exe, 1)
+    outputs = run(exe, inputs)
+    for key, want in example(name, **sizes).reference(inputs).items():
+        torch.testing.assert_close(outputs[key], want, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+@pytest.mark.parametrize("tp", [1, 2])
+def test_compiled(target: str, tp: int) -> None:
+    exe = mega(MLP, {"tp": tp}, target, workers=16)
+    (kernel,) = compile_program(cross(exe).program)
+    assert kernel.launch.dots
+    assert kernel.spills == 0
