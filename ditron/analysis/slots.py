@@ -2,25 +2,37 @@
 
 An *event* is the end of one task: on a static lane the last task of a group stands for all of it.
 For data (lag 0), events that feed exactly the same tasks of a rank share a slot there, and a waiter
-needs only the last event of each lane. For credits (lag 1 or more) what is awaited has long
-happened, so they are as coarse as lanes: the last event of a lane, awaited once, by the first task
-that needs any.
+needs only the last event of each lane. Credits (lag 1 or more) that the order of data gives already
+are left out. What the others await has long happened, so they are as coarse as lanes: the last
+event of a lane, awaited once, by the first task that needs any.
 
 A wait's value is always the slot's count: all its events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 import networkx as nx
 import numpy as np
 
 from ditron.analysis.arrays import changes, last_of_run, longs, spans
+from ditron.analysis.happens_before import assume_separation
 from ditron.analysis.pairing import Pairing
 from ditron.errors import PlanError
-from ditron.plan.tables import LaneOrder, Longs, Mode, Plan
+from ditron.plan.tables import (
+    After,
+    Ints,
+    LaneOrder,
+    Longs,
+    Mode,
+    Notifies,
+    NotifyOp,
+    Plan,
+    Slots,
+    Waits,
+)
 
 
 @dataclass(frozen=True)
@@ -70,6 +82,21 @@ class SlotPlan:
             slots = np.flatnonzero(np.isin(head, waiters)).astype(np.int64)
             found.append(SlotArray(waiters[0] % many, waiters[0] // many, slots))
         return sorted(found, key=lambda array: (array.op, array.lag))
+
+    def in_plan(self) -> Plan:
+        """The plan with these slots, all in one array."""
+        plan, slot = self.plan, self.waiter_slot
+        all_, many = np.ones(len(self.rank), np.int32), np.ones(len(self.event), np.int32)
+        deferred = np.array([op.deferred for op in plan.ops], np.bool_)
+        after = np.where(deferred[plan.tasks.op[self.event]], int(After.PUT), int(After.END))
+        slots = Slots(
+            *_ints(self.rank, self.count, all_, 0 * all_, np.arange(len(all_), dtype=np.int64))
+        )
+        waits = Waits(*_ints(self.waiter, slot, self.count[slot], self.lag[slot]))
+        notifies = Notifies(
+            *_ints(self.event, self.event_slot, many, int(NotifyOp.ADD) * many, after)
+        )
+        return replace(plan, signals=("all",), slots=slots, waits=waits, notifies=notifies)
 
     def by_maker(self, array: SlotArray) -> list[SlotArray]:
         """The same slots in one array for each op that raises them first."""
@@ -128,9 +155,24 @@ def plan_slots(
     """
     if LaneOrder.QUEUE in plan.lanes.order:
         raise PlanError("queue lanes cannot be given signals yet: use static lanes")
-    parts = [_data_rows(plan, pairing, together), _credit_rows(plan, pairing)]
+    data = _data_rows(plan, pairing, together)
+    needed = _needed_credits(_slots(plan, *data, setters), pairing)
+    parts = [data, _credit_rows(plan, needed)]
     event, waiter, lag = (np.concatenate(p) for p in zip(*parts, strict=True))
     return _slots(plan, event, waiter, lag, setters)
+
+
+def _needed_credits(data: SlotPlan, pairing: Pairing) -> Pairing:
+    """The edges to later launches that lanes, launches and waits for data do not order.
+
+    Leaving the others out changes nothing in what happens before what, so nothing in the proofs.
+    """
+    later = pairing.only(pairing.lag > 0)
+    if not len(later):
+        return later
+    order = assume_separation(data.in_plan())
+    before, after = later.groups.last[later.before], later.groups.first[later.after]
+    return later.only(~order.ordered(before, 0, after, later.lag))
 
 
 def _data_rows(plan: Plan, pairing: Pairing, together: Longs | None) -> tuple[Longs, Longs, Longs]:
@@ -170,16 +212,15 @@ def _last_of_each_lane(plan: Plan, event: Longs, waiter: Longs) -> tuple[Longs, 
 def _credit_rows(plan: Plan, pairing: Pairing) -> tuple[Longs, Longs, Longs]:
     """(event, waiting task, lag): the last task of an op on a lane, and the first of another."""
     groups = pairing.groups
-    later = pairing.lag > 0
     first, last = _ends_of_op_on_lane(plan)
-    event = last[groups.last[pairing.before[later]]]
-    waiter = first[groups.first[pairing.after[later]]]
+    event = last[groups.last[pairing.before]]
+    waiter = first[groups.first[pairing.after]]
     lane, seq = longs(plan.tasks.lane), longs(plan.tasks.seq)
     # Of the ops on one lane, the first waits, and the last of those that others wait for tells.
     first_waiter = _extreme(lane[waiter], -seq[waiter], waiter)
     rank = longs(plan.lanes.rank)[lane[waiter]]
     last_event = _extreme(lane[event] * plan.ranks + rank, seq[event], event)
-    rows = np.stack([last_event, first_waiter, pairing.lag[later]], axis=1)
+    rows = np.stack([last_event, first_waiter, pairing.lag], axis=1)
     rows = np.unique(rows, axis=0)
     return rows[:, 0], rows[:, 1], rows[:, 2]
 
@@ -227,6 +268,10 @@ def _slots(
         waiter=waits[:, 0],
         waiter_slot=waits[:, 1],
     )
+
+
+def _ints(*columns: Longs | Ints) -> Iterator[Ints]:
+    return (column.astype(np.int32) for column in columns)
 
 
 def _first_row(slot: Longs) -> Longs:
