@@ -19,6 +19,10 @@ MOST_ROWS, MOST_COLS, LEAST = 128, 256, 16
 # Elements that a program computes on, or moves, at once.
 POINTWISE_ELEMENTS, MOVED_ELEMENTS = 4096, 8192
 WIDEST = 1024
+# Elements of a row that are summed at once, and how far their loads run ahead.
+MOST_SUMMED, SUMMED_STAGES = 16384, 3
+# Of a product of one row: columns, bytes of what is summed at once, and how far loads run ahead.
+ROW_COLUMNS, ROW_DEPTH_BYTES, ROW_STAGES = 16, 1024, 3
 BARRIER_BYTES = 256
 # Of operands on their way: more takes longer to start than it saves, where each tile starts anew.
 MOST_AHEAD_BYTES = 160 << 10
@@ -32,6 +36,7 @@ class Blocks:
         depth: elements of a product's summed dimension at once.
         dots: products in the kernel that a matrix unit can do.
         pipeline_bytes: of shared memory, that the loads of a product take at least if they overlap.
+        loops: whether what is summed at once is a loop's, also where one block holds all.
     """
 
     blocks: tuple[int, ...]
@@ -40,30 +45,46 @@ class Blocks:
     stages: int = 1
     dots: int = 0
     pipeline_bytes: int = 0
+    loops: bool = False
 
 
 def pointwise_blocks(capacity: Sequence[int], elements: int = POINTWISE_ELEMENTS) -> Blocks:
     """Blocks of a kernel that works element by element, or moves data."""
-    *outer, last = capacity
-    cols = _least_waste(last)
-    blocks = [cols]
-    if outer:
-        blocks.insert(0, min(power_of_two(outer[-1]), max(elements // cols, 1)))
-    warps = 8 if elements >= MOVED_ELEMENTS else 4
-    return Blocks((*[0] * (len(outer) - 1), *blocks), warps=warps)
+    inner = [d for d, size in enumerate(capacity) if size > 1][-2:]
+    blocks = [0] * len(capacity)
+    left = elements
+    for d in reversed(inner):
+        blocks[d] = _least_waste(capacity[d]) if left == elements else power_of_two(capacity[d])
+        blocks[d] = min(blocks[d], left)
+        left //= blocks[d]
+    blocks = [0 if block == 1 else block for block in blocks]
+    return Blocks(tuple(blocks), warps=8 if elements >= MOVED_ELEMENTS else 4)
 
 
-def row_blocks(capacity: Sequence[int]) -> Blocks:
-    """Blocks of a kernel that sums over rows: whole rows, and as many as make enough elements."""
-    rows, cols = capacity
-    width = power_of_two(cols)
-    height = min(power_of_two(rows), max(POINTWISE_ELEMENTS // width, 1))
-    return Blocks((height, width), warps=4 if width <= POINTWISE_ELEMENTS else 8)
+def row_blocks(func: core.FuncOp, capacity: Sequence[int]) -> Blocks:
+    """Blocks of a kernel that sums: of what it sums as much as fits, and as many rows."""
+    sums = [op for op in func.body.block.ops if isinstance(op, core.ReduceOp | core.ArgmaxOp)]
+    summed = max(core.tile_type(op.operand).dims[op.dim_index] for op in sums)
+    depth = min(power_of_two(summed), MOST_SUMMED)
+    blocks, left = [0] * len(capacity), max(POINTWISE_ELEMENTS // depth, 1)
+    along = {op.dim_index for op in sums if capacity[op.dim_index] > 1}
+    for d in along:
+        blocks[d] = min(power_of_two(capacity[d]), depth)
+    for d in reversed(range(len(capacity))):
+        if d not in along and capacity[d] > 1:
+            blocks[d] = min(power_of_two(capacity[d]), left)
+            left //= max(blocks[d], 1)
+    blocks = [0 if block == 1 else block for block in blocks]
+    kept = [d for d, block in enumerate(blocks) if block and d not in along]
+    for d in kept[:-1]:
+        blocks[d] = 0
+    stages = 1 if summed <= depth else SUMMED_STAGES
+    return Blocks(tuple(blocks), depth, 4 if depth <= POINTWISE_ELEMENTS else 8, stages)
 
 
 def has_reductions(func: core.FuncOp) -> bool:
-    """Whether a kernel makes one element of a row."""
-    return any(isinstance(op, core.ReduceOp) for op in func.body.block.ops)
+    """Whether a kernel makes one element of many."""
+    return any(isinstance(op, core.ReduceOp | core.ArgmaxOp) for op in func.body.block.ops)
 
 
 def _least_waste(size: int) -> int:
@@ -76,15 +97,16 @@ def _least_waste(size: int) -> int:
 
 def dot_blocks(func: core.FuncOp, capacity: Sequence[int], target: Target) -> Blocks:
     """Blocks of a kernel with products."""
+    if capacity[-2] == 1:
+        return vector_blocks(func, capacity)
     dots = [op for op in func.body.block.ops if isinstance(op, core.DotOp)]
-    rows = min(max(power_of_two(capacity[0]), LEAST), MOST_ROWS)
-    cols = min(max(power_of_two(capacity[1]), LEAST), MOST_COLS)
+    rows = min(max(power_of_two(capacity[-2]), LEAST), MOST_ROWS)
+    cols = min(max(power_of_two(capacity[-1]), LEAST), MOST_COLS)
     while rows * cols * len(dots) > MOST_SUMS and cols > LEAST:
         cols //= 2
     while rows * cols * len(dots) > MOST_SUMS:
         rows //= 2
-    element = max(DTYPE_BYTES[dtype_name(core.tile_type(d.lhs).element_type)] for d in dots)
-    summed = max(core.tile_type(d.lhs).dims[1] for d in dots)
+    element, summed = _operands(dots)
     depth = max(min(target.block_k * 2 // element, power_of_two(summed)), LEAST)
     stage_bytes = (rows + cols) * depth * element
     ahead = min(target.shared_bytes, MOST_AHEAD_BYTES)
@@ -94,7 +116,38 @@ def dot_blocks(func: core.FuncOp, capacity: Sequence[int], target: Target) -> Bl
     overlap = 2 * stage_bytes if stages > 1 and summed > 2 * depth else 0
     # Float32 is multiplied exactly, which no matrix unit does.
     on_unit = len(dots) if element < DTYPE_BYTES["f32"] else 0
-    return Blocks((rows, cols), depth, warps, stages, on_unit, overlap)
+    blocks = (*[0] * (len(capacity) - 2), rows, cols)
+    return Blocks(blocks, depth, warps, stages, on_unit, overlap, loops=True)
+
+
+def _operands(dots: Sequence[core.DotOp]) -> tuple[int, int]:
+    """Bytes of an element of products' operands, and how far they sum, at most."""
+    tiles = [core.tile_type(dot.lhs) for dot in dots]
+    element = max(DTYPE_BYTES[dtype_name(tile.element_type)] for tile in tiles)
+    return element, max(tile.dims[-1] for tile in tiles)
+
+
+def vector_blocks(func: core.FuncOp, capacity: Sequence[int]) -> Blocks:
+    """Blocks of products of one row, which only read memory: wide ones, on their way early."""
+    dots = [op for op in func.body.block.ops if isinstance(op, core.DotOp)]
+    element, summed = _operands(dots)
+    depth = min(power_of_two(summed), ROW_DEPTH_BYTES // element)
+    cols = min(power_of_two(capacity[-1]), ROW_COLUMNS)
+    blocks = (*[0] * (len(capacity) - 1), cols)
+    return Blocks(blocks, depth, warps=4, stages=ROW_STAGES if summed > depth else 1)
+
+
+def attention_blocks(func: core.FuncOp, capacity: Sequence[int]) -> Blocks:
+    """Blocks of a kernel whose products sum what is made of sums: rows and columns whole."""
+    dots = [op for op in func.body.block.ops if isinstance(op, core.DotOp)]
+    rows, cols = (min(max(power_of_two(c), LEAST), MOST_COLS) for c in capacity[-2:])
+    rows = min(rows, MOST_ROWS // 2)
+    narrow = min(DTYPE_BYTES[dtype_name(core.tile_type(d.lhs).element_type)] for d in dots)
+    exact = narrow == DTYPE_BYTES["f32"]
+    depth = 32 if exact else 128
+    blocks = (*[0] * (len(capacity) - 2), rows, cols)
+    stages = 1 if exact else 2
+    return Blocks(blocks, depth, warps=4, stages=stages, dots=0 if exact else len(dots))
 
 
 def deepest(blocks: Blocks, target: Target, stored_bytes: int) -> Blocks:

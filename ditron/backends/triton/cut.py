@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ditron.backends.triton.blocks import (
     Blocks,
+    attention_blocks,
     deepest,
     dot_blocks,
     has_dots,
@@ -16,13 +17,14 @@ from ditron.backends.triton.blocks import (
 )
 from ditron.backends.triton.descriptors import Shape, buffer_type, descriptor_blocks
 from ditron.backends.triton.facts import GridFacts
+from ditron.backends.triton.origins import walked_dims
 from ditron.backends.triton.targets import Target
-from ditron.errors import PlanError
 from ditron.ir import core, device
 from ditron.plan.tables import DTYPE_BYTES
 
 # The least that an asynchronous copy moves.
 LEAST_COPY_BYTES = 4
+MATRIX = 2
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,16 @@ class CallFacts:
 
 def cut_call(facts: CallFacts, target: Target) -> Cut:
     """Blocks for a kernel's call on a target."""
-    func, made = facts.func, facts.made
-    capacity = made.result.type.dims
+    func = facts.func
+    capacity = walked_dims(func)
     if has_reductions(func):
-        if has_dots(func) or len(capacity) != 2:
-            raise PlanError(f"@{func.kernel_name} sums over what Triton code keeps no row of")
-        return Cut(row_blocks(capacity))
+        made = attention_blocks if has_dots(func) else row_blocks
+        return Cut(made(func, capacity))
     if not has_dots(func):
         return Cut(pointwise_blocks(capacity))
     blocks = dot_blocks(func, capacity, target)
+    if len(capacity) > MATRIX or not all(blocks.blocks):
+        return Cut(replace(blocks, pipeline_bytes=0))
     if any(_row_bytes(view) % LEAST_COPY_BYTES for view in facts.grid.views):
         blocks = replace(blocks, pipeline_bytes=0)  # such rows cannot be loaded ahead
     if not target.descriptors:
@@ -81,7 +84,7 @@ def cut_call(facts: CallFacts, target: Target) -> Cut:
     tiled = descriptor_blocks(func, blocks, facts.grid, facts.tasks, stores=stores)
     flat = _is_flat(facts, blocks, tiled)
     if flat:
-        blocks = deepest(blocks, target, DTYPE_BYTES[buffer_type(made).dtype])
+        blocks = deepest(blocks, target, DTYPE_BYTES[buffer_type(facts.made).dtype])
     return Cut(blocks, tiled, flat)
 
 

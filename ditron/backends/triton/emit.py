@@ -28,6 +28,7 @@ in their order, one after another, and a stream runs its grids in program order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 import numpy as np
@@ -36,9 +37,9 @@ from xdsl.dialects.builtin import ModuleOp
 from ditron.analysis.grid_values import evaluate_program
 from ditron.analysis.lane_barriers import find_without_barrier
 from ditron.analysis.symbols import device_program, kernels
-from ditron.backends.triton.facts import local_signals
+from ditron.backends.triton.facts import local_signals, ordered_signals
 from ditron.backends.triton.grid import GridKernel
-from ditron.backends.triton.names import RESERVED, Names
+from ditron.backends.triton.names import LIBRARY, RESERVED, Names
 from ditron.backends.triton.signals import Module
 from ditron.backends.triton.targets import Target
 from ditron.errors import PlanError
@@ -54,11 +55,6 @@ import triton.language as tl
 
 from {library} import {names}
 '''
-
-LIBRARY = (
-    *("AGE", "EPOCH", "enter", "fence_loads", "halves", "notify", "notify_set", "retire"),
-    *("row_max", "wait"),
-)
 
 
 def emit_module(
@@ -86,6 +82,7 @@ def emit_module(
         target=target,
         outer=evaluate_program(program),
         local=local_signals(plan, driven),
+        ordered=ordered_signals(plan, driven),
         tables=tables,
         sites=sites,
         functions=Names(RESERVED),
@@ -113,7 +110,8 @@ def _stream_sites(plan: Plan, host: Launches) -> list[Site]:
 
 def imports(plan: Plan, target: Target, texts: list[str]) -> str:
     """The head of a source file whose functions are `texts`."""
-    used = [n for n in LIBRARY if any(f"{n}(" in t or f"+ {n})" in t for t in texts)]
+    code = "\n".join(texts)
+    used = [n for n in LIBRARY if re.search(rf"\b{n}\(|\+ {n}\)", code)]
     text = HEADER.format(
         name=plan.name,
         ranks=plan.ranks,

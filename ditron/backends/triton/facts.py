@@ -122,3 +122,21 @@ def local_signals(plan: Plan, driven: Collection[str] = ()) -> list[bool]:
     local &= ~np.isin(plan.slots.signals[plan.notifies.slot], seen)
     array = plan.slots.signals[plan.notifies.slot]
     return [bool(local[array == number].all()) for number in range(len(plan.signals))]
+
+
+def ordered_signals(plan: Plan, driven: Collection[str] = ()) -> list[bool]:
+    """For each array of signals, whether its waits are over before they begin, by the stream.
+
+    A rank's grids that are no transfers run one after another. So nobody needs to raise, or to wait
+    for, a slot that only earlier grids of the same rank raise.
+    """
+    copies = np.array([op.engine == "copy" for op in plan.ops], np.bool_)
+    op, slots = longs(plan.tasks.op), len(plan.slots)
+    raising, waiting = op[plan.notifies.task], op[plan.waits.task]
+    last = np.full(slots, -1, np.int64)
+    np.maximum.at(last, plan.notifies.slot, np.where(copies[raising], len(plan.ops), raising))
+    ready = (last[plan.waits.slot] < waiting) | (plan.waits.lag > 0)
+    ready &= ~copies[waiting] & (last[plan.waits.slot] < len(plan.ops))
+    array = plan.slots.signals[plan.waits.slot]
+    local = local_signals(plan, driven)
+    return [local[number] and bool(ready[array == number].all()) for number in range(len(local))]

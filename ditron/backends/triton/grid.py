@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import prod
 
 from xdsl.ir import SSAValue
 
 from ditron.backends.triton.blocks import MOVED_ELEMENTS, Blocks, pointwise_blocks
 from ditron.backends.triton.cut import CallFacts, Cut, cut_call
-from ditron.backends.triton.expressions import condition, number
+from ditron.backends.triton.expressions import condition, number, operand
 from ditron.backends.triton.names import Code
 from ditron.backends.triton.order import Order
+from ditron.backends.triton.origins import needed_sizes
 from ditron.backends.triton.parameters import TYPES
 from ditron.backends.triton.signals import Module, SignalCode
-from ditron.backends.triton.tiles import TileCode, check_ops, summed_views
-from ditron.backends.triton.views import View, strides_of
+from ditron.backends.triton.tiles import TileCode
+from ditron.backends.triton.views import View, power_of_two, strides_of
 from ditron.errors import PlanError
 from ditron.ir import core, device
 from ditron.ir.index import leaves
@@ -154,21 +156,29 @@ class GridKernel(SignalCode):
         depth = self.code.depth
         tiles = TileCode(self.code, self.names, self.values, staged=self.staged)
         if isinstance(body, device.Transfer):
-            if body.source.type != body.target.type:
-                raise PlanError("a copy between boxes of two shapes has no Triton code yet")
-            views = _of_one_size(self._views())
+            self._transfer(body, tiles)
+        else:
+            assert isinstance(body, device.CallOp)
+            func = self.module.funcs[body.kernel_name]
+            self._choose_cut(func)
+            views = self._views()
+            self._guard([v for i, v in enumerate(views) if func.writes(i)])
+            indices = [operand(index, self.values) for index in body.index_exprs]
+            tiles.call(func, views, self.cut.blocks, indices)
+        self.code.depth = depth
+
+    def _transfer(self, body: device.Transfer, tiles: TileCode) -> None:
+        views = self._views()
+        if body.source.type == body.target.type:
+            views = _of_one_size(views)
             self._guard(views[1:])
             self.cut = Cut(pointwise_blocks(views[1].capacity, MOVED_ELEMENTS))
             tiles.transfer(views[0], views[1], self.cut.blocks)
         else:
-            assert isinstance(body, device.CallOp)
-            func = self.module.funcs[body.kernel_name]
-            check_ops(func)
-            self._choose_cut(func)
-            views = self._views()
-            self._guard([v for i, v in enumerate(views) if func.writes(i)])
-            tiles.call(func, views, self.cut.blocks)
-        self.code.depth = depth
+            self._guard(views[1:])
+            elements = min(power_of_two(prod(views[1].capacity)), MOVED_ELEMENTS)
+            self.cut = Cut(Blocks((elements,), warps=8))
+            tiles.reshape(views[0], views[1], elements)
 
     def _choose_cut(self, func: core.FuncOp) -> None:
         target, order = self.module.target, self.order
@@ -199,14 +209,14 @@ class GridKernel(SignalCode):
     def _needed_sizes(self) -> set[tuple[int, int]]:
         """(view, dimension) of the sizes that loops and masks go by."""
         body = self.grid.body_op
-        wanted = set(range(len(self.grid.views)))
-        summed: set[tuple[int, int]] = set()
         if isinstance(body, device.CallOp):
             func = self.module.funcs[body.kernel_name]
-            wanted = {i for i in wanted if func.writes(i)}
-            summed = {(i, 1) for i in summed_views(func)}
-        dims = {i: len(v.result.type.dims) for i, v in enumerate(self.grid.views)}
-        return summed | {(i, d) for i in wanted for d in range(dims[i])}
+            written = [i for i in range(len(self.grid.views)) if func.writes(i)]
+            return needed_sizes(func) | self._dims_of(written)
+        return self._dims_of(range(len(self.grid.views)))
+
+    def _dims_of(self, views: Iterable[int]) -> set[tuple[int, int]]:
+        return {(i, d) for i in views for d in range(len(self.grid.views[i].result.type.dims))}
 
     def _view(self, view: device.ViewOp, number_: int, needed: set[tuple[int, int]]) -> View:
         owner = view.buffer.owner

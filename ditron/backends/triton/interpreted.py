@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from ditron.errors import DeadlockError, LaunchError
-from ditron.plan.tables import Plan
+from ditron.plan.tables import Plan, Role
 from ditron.runtime.gpu_program import TritonProgram
 from ditron.runtime.gpu_source import write_source
 
@@ -31,7 +31,10 @@ Shards = Mapping[tuple[str, int], torch.Tensor]
 
 @dataclass(frozen=True)
 class Job:
-    """Launches to run; the last one's inputs are `shards`, earlier ones get them rolled."""
+    """Launches to run; the last one's inputs are `shards`, earlier ones get them rolled.
+
+    States begin as they are in `shards`, as zeros where they are not.
+    """
 
     plan: Plan
     program: TritonProgram
@@ -60,7 +63,7 @@ class Worker:
         self.close = weakref.finalize(self, _end, self._process, self._connection)
 
     def run(self, job: Job) -> dict[tuple[str, int], torch.Tensor]:
-        """The outputs of a job's last launch, by (buffer, rank).
+        """The outputs and states of a job's last launch, by (buffer, rank).
 
         Raises:
             DeadlockError: no program could go on.
@@ -96,7 +99,7 @@ class InterpretedExecutor:
         self._shards[buffer, rank] = tensor
 
     def read(self, buffer: str, rank: int) -> torch.Tensor:
-        """What a rank holds of an output after the last launch."""
+        """What a rank holds of an output or a state after the last launch."""
         return self._outputs[buffer, rank]
 
     def launch(self) -> None:
@@ -107,6 +110,8 @@ class InterpretedExecutor:
         """
         job = Job(self._plan, self._program, self._shards, self.seed, self.launches, self.epoch)
         self._outputs = self._worker.run(job)
+        states = {b.name for b in self._plan.buffers if b.role is Role.STATE}
+        self._shards |= {key: found for key, found in self._outputs.items() if key[0] in states}
 
     def measure(self, repeats: int) -> list[float]:
         """Not in the interpreter."""
@@ -137,9 +142,9 @@ def _run(job: Job, folder: Path) -> dict[tuple[str, int], torch.Tensor]:
 
     last = job.launches - 1
 
-    def feed(name: str, rank: int, launch: int) -> torch.Tensor:
-        shard = job.shards[name, rank]
-        return shard if launch == last else torch.roll(shard, launch + 1, 0)
+    def feed(name: str, rank: int, launch: int) -> torch.Tensor | None:
+        shard = job.shards.get((name, rank))
+        return shard if shard is None or launch == last else torch.roll(shard, launch + 1, 0)
 
     source = write_source(job.program.source, folder)
     outputs = run_interpreted(

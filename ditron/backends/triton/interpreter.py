@@ -26,7 +26,7 @@ from ditron.runtime.gpu_memory import RankMemory
 from ditron.runtime.gpu_program import Launch, TritonProgram
 from ditron.runtime.gpu_source import load_source
 
-Feed = Callable[[str, int, int], torch.Tensor]
+Feed = Callable[[str, int, int], torch.Tensor | None]
 Outputs = dict[tuple[int, str, int], torch.Tensor]
 
 
@@ -99,15 +99,17 @@ class Scheduler:
         """The streams of each launch of a rank; what the host does lies between."""
         for launch in range(launches):
             for buffer in self.plan.buffers:
-                if buffer.role in (Role.INPUT, Role.WEIGHT):
-                    self.memory[rank].buffer(buffer.name).copy_(feed(buffer.name, rank, launch))
+                known = buffer.role in (Role.INPUT, Role.WEIGHT)
+                if known or (buffer.role is Role.STATE and launch == 0):
+                    given = feed(buffer.name, rank, launch if known else launches - 1)
+                    self.memory[rank].buffer(buffer.name).copy_(0 if given is None else given)
             kernels = self.program.launches
             yield [_Stream(iter([k for k in kernels if k.copies == s])) for s in (True, False)]
             if not self.program.persistent:
                 self.advance[(1,)](self.memory[rank].control())
             for buffer in self.plan.buffers:
                 view = self.memory[rank].buffer(buffer.name)
-                if buffer.role is Role.OUTPUT:
+                if buffer.role in (Role.OUTPUT, Role.STATE):
                     outputs[launch, buffer.name, rank] = view.clone()
                 if buffer.role in (Role.INPUT, Role.OUTPUT):
                     view.view(torch.uint8).fill_(0xFF) if view.numel() else None

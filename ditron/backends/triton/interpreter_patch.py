@@ -54,12 +54,13 @@ def _load(self: Any, pointers: Any, mask: Any, other: Any, *_: Any, **__: Any) -
     dtype = _dtype(type_)
     raw = np.dtype(np.uint16) if dtype == BF16 else dtype
     fill = np.zeros(pointers.data.shape, raw) if other is None else _raw(other.data)
-    data = interpreter._interpreter.load(pointers.data, mask.data, fill, raw)
+    data = interpreter._interpreter.load(pointers.data, mask.data.astype(np.bool_), fill, raw)
     return Handle(data.view(dtype), type_)
 
 
 def _store(self: Any, pointers: Any, value: Any, mask: Any, *_: Any, **__: Any) -> Any:
-    return interpreter._interpreter.store(pointers.data, _raw(value.data), mask.data)
+    inside = mask.data.astype(np.bool_)  # a scalar that was spread is of another type
+    return interpreter._interpreter.store(pointers.data, _raw(value.data), inside)
 
 
 def _cast(self: Any, source: Any, target: Any, *_: Any) -> Any:

@@ -9,24 +9,26 @@ from collections import Counter
 from typing import Self
 
 # What emitted code uses besides its own names.
+LIBRARY = (
+    "AGE",
+    "EPOCH",
+    "enter",
+    "exceeds",
+    "fence_loads",
+    "first_largest",
+    "halves",
+    "larger",
+    "largest",
+    "notify",
+    "notify_set",
+    "retire",
+    "wait",
+)
+"""What emitted code takes from `library/`."""
+
 RESERVED = frozenset(
-    {
-        "tl",
-        "triton",
-        "lane",
-        "begin",
-        "first",
-        "bases",
-        "SITE",
-        "task",
-        "token",
-        "done",
-        "age",
-        "control",
-        "wait",
-        "notify",
-    }
-    | {"notify_set", "fence_loads", "halves", "enter", "retire", "row_max", "i", "EPOCH", "AGE"}
+    {"tl", "triton", "lane", "begin", "first", "bases", "SITE", "task", "token", "done", "age"}
+    | {"control", "i", *LIBRARY}
     | set(keyword.kwlist)
     | set(dir(builtins))
 )

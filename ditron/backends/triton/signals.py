@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
 
@@ -34,6 +34,8 @@ class Module:
     tables: dict[str, Ints]
     sites: list[Site]
     functions: Names
+    # By array of signals: the order of a stream does what it is for.
+    ordered: list[bool] = field(default_factory=list[bool])
 
     def signals_row(self, signals: SSAValue) -> int:
         """The row of an array of signals in the plan."""
@@ -57,8 +59,13 @@ class SignalCode:
         self.code = Code()
         self.reads_epoch = self.reads_age = False
         self.always: list[int] = []
-        self.waits = [o for o in grid.body.block.ops if isinstance(o, device.Wait)]
-        self.notifies = [o for o in grid.body.block.ops if isinstance(o, device.Notify)]
+        ops = grid.body.block.ops
+        self.waits = [o for o in ops if isinstance(o, device.Wait) and self._matters(o)]
+        self.notifies = [o for o in ops if isinstance(o, device.Notify) and self._matters(o)]
+
+    def _matters(self, op: device.Wait | device.Notify) -> bool:
+        ordered = self.module.ordered
+        return not ordered or not ordered[self.module.signals_row(op.signals)]
 
     def _site(self, signals: str, scope: str, *, waits: bool) -> int:
         self.module.sites.append(Site(self.op, signals, waits, scope))

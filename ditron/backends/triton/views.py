@@ -1,7 +1,8 @@
-"""Views and the axes that a kernel walks them by, as Triton code."""
+"""Views, and the axes that a kernel walks them by, as Triton code."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,15 @@ def power_of_two(size: int) -> int:
 
 
 @dataclass(frozen=True)
+class Extent:
+    """How far a dimension goes: `size` as code, whether that is always `total`, its capacity."""
+
+    size: str
+    whole: bool
+    total: int
+
+
+@dataclass(frozen=True)
 class Axis:
     """One dimension of a kernel's iteration space.
 
@@ -29,7 +39,8 @@ class Axis:
         block: elements of a block.
         masked: whether a block may reach beyond the size.
         total: elements that the axis has at most.
-        start: the variable with the current block's first element; "" for 0.
+        start: the variable with the current block's first element; "" where there is one block.
+        full: whether blocks along it are whole even of what has one element there: a product's.
     """
 
     index: str
@@ -38,10 +49,27 @@ class Axis:
     masked: bool
     total: int
     start: str = ""
+    full: bool = False
 
     @property
     def vector(self) -> bool:
         return self.block > 0
+
+    @property
+    def looped(self) -> bool:
+        """Whether it takes a loop to walk it."""
+        return bool(self.start) or not (self.vector or self.index == "0")
+
+
+# A dimension of one element.
+ONE = Axis("0", "1", 0, masked=False, total=1)
+
+Axes = tuple[Axis, ...]
+Frame = tuple[Axis, ...]
+"""The vector axes of a block, in the order of its dimensions."""
+
+Place = tuple[str, str]
+"""Where a block lies along a dimension of a view, and how that is turned to its shape."""
 
 
 @dataclass(frozen=True)
@@ -76,71 +104,78 @@ class View:
     columns: int = 0
     token: str = ""
 
+    def extent(self, d: int) -> Extent:
+        """How far it goes along a dimension."""
+        return Extent(self.sizes[d], self.whole[d], self.capacity[d])
+
 
 def strides_of(dims: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides."""
     return tuple(int(np.prod(dims[d + 1 :], dtype=np.int64)) for d in range(len(dims)))
 
 
-def address(view: View, axes: list[Axis], values: Values, *, broadcast: bool = True) -> str:
-    """The addresses of a block of a view; `axes` go with its dimensions.
+def turned(axis: Axis, frame: Frame) -> str:
+    """What turns a vector along an axis to a block's shape: `[:, None]`."""
+    if not axis.vector or len(frame) < 2:
+        return ""
+    return f"[{', '.join(':' if a.index == axis.index else 'None' for a in frame)}]"
 
-    A dimension of capacity 1 stands for the whole axis when it may `broadcast`.
-    """
+
+def places(axes: Sequence[Axis], frame: Frame, dims: Sequence[int]) -> list[Place]:
+    """Where a block lies in what has these dimensions; one element stands for a whole axis."""
+    return [
+        (axis.index, turned(axis, frame)) if size > 1 or axis.full else ("0", "")
+        for axis, size in zip(axes, dims, strict=True)
+    ]
+
+
+def address(view: View, where: Sequence[Place], values: Values) -> str:
+    """The addresses of a block of a view."""
     terms = [view.pointer]
-    vectors = [a for a in axes if a.vector]
-    for d, axis in enumerate(axes):
-        one = broadcast and view.capacity[d] == 1
-        index = _index(view, d, None if one else axis.index, values)
-        if index is None:
-            continue
-        if not one and axis.vector and len(vectors) > 1:
-            index += "[:, None]" if axis is vectors[0] else "[None, :]"
-        stride = view.strides[d]
-        terms.append(index if stride == 1 else f"{index} * {stride}")
+    for d, (index, turn) in enumerate(where):
+        text = _index(view, d, index, values)
+        if text is not None:
+            stride = view.strides[d]
+            terms.append(text + turn if stride == 1 else f"{text}{turn} * {stride}")
     return " + ".join(terms)
 
 
-def corner(view: View, axes: list[Axis], values: Values) -> str:
+def corner(view: View, axes: Sequence[Axis], values: Values) -> str:
     """Where a block of a tensor descriptor begins: `[m * 128, k]`."""
-    places: list[list[str]] = []
+    found: list[list[str]] = []
     for offset, axis in zip(view.offsets, axes, strict=True):
         moves = range_of(offset, values) != ZERO
-        places.append([operand(offset, values, LEVELS["+"])] if moves else [])
-        places[-1] += [axis.start] if axis.start else []
+        found.append([operand(offset, values, LEVELS["+"])] if moves else [])
+        found[-1] += [axis.start] if axis.start else []
     if view.token:
-        fixed = [place for place, axis in zip(places, axes, strict=True) if not axis.start]
-        (fixed or places)[0].append(view.token)
-    return f"[{', '.join(' + '.join(place) or '0' for place in places)}]"
+        fixed = [place for place, axis in zip(found, axes, strict=True) if not axis.start]
+        (fixed or found)[0].append(view.token)
+    return f"[{', '.join(' + '.join(place) or '0' for place in found)}]"
 
 
-def _index(view: View, d: int, index: str | None, values: Values) -> str | None:
+def _index(view: View, d: int, index: str, values: Values) -> str | None:
     """`(offset + index)` along a dimension, as an atom; None where that is 0."""
     parts: list[str] = []
     if range_of(view.offsets[d], values) != ZERO:
         parts.append(operand(view.offsets[d], values, LEVELS["+"]))
-    if index is not None:
+    if index != "0":
         parts.append(index)
     if not parts or parts == ["0"]:
         return None
     text = " + ".join(parts)
     if view.elements >= WIDE:
-        return f"({text}).to(tl.int64)"
+        return f"tl.cast({text}, tl.int64)"
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
-def mask(axes: list[Axis], view: View | None = None) -> str | None:
-    """Which elements of a block are inside, or None where all are.
+def mask(axes: Sequence[Axis], frame: Frame, dims: Sequence[int] | None = None) -> list[str]:
+    """Which elements of a block are inside; nothing where all are.
 
-    A dimension of the view that stands for a whole axis is always inside.
+    Where what has `dims` has one element for a whole axis, that is always inside.
     """
-    vectors = [a for a in axes if a.vector]
-    terms: list[str] = []
-    for d, axis in enumerate(axes):
-        if not axis.masked or not axis.vector or (view is not None and view.capacity[d] == 1):
-            continue
-        text = f"({axis.index} < {axis.size})"
-        if len(vectors) > 1:
-            text += "[:, None]" if axis is vectors[0] else "[None, :]"
-        terms.append(text)
-    return " & ".join(terms) or None
+    sizes = dims or [axis.total + 1 for axis in axes]
+    return [
+        f"({axis.index} < {axis.size}){turned(axis, frame)}"
+        for axis, size in zip(axes, sizes, strict=True)
+        if axis.masked and axis.vector and (size > 1 or axis.full)
+    ]

@@ -67,14 +67,34 @@ def halves(tile):
 
 
 @triton.jit
-def _larger(a, b):
+def larger(a, b):
+    """The larger of two, element by element; NaN is larger than any number."""
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
-def row_max(tile):
-    """The greatest of each row; NaN is larger than any number."""
-    return tl.reduce(tile, 1, _larger, keep_dims=True)
+def largest(tile, DIM: tl.constexpr, KEEP: tl.constexpr):
+    """The greatest along a dimension, which may stay."""
+    return tl.reduce(tile, DIM, larger, keep_dims=KEEP)
+
+
+@triton.jit
+def exceeds(a, b):
+    """Whether a is larger, element by element; NaN is larger than any number."""
+    return (a > b) | ((a != a) & (b == b))
+
+
+@triton.jit
+def first_largest(tile, labels, places, DIM: tl.constexpr, KEEP: tl.constexpr):
+    """The greatest along a dimension, and the label of the first of them.
+
+    `places` are 0, 1, 2 and so on along it.
+    """
+    best = largest(tile, DIM, True)
+    hit = (tile == best) | ((tile != tile) & (best != best))
+    first = tl.min(tl.where(hit, places, 0x7FFFFFFF), DIM, keep_dims=True)
+    label = tl.sum(tl.where(hit & (places == first), labels, 0), DIM, keep_dims=KEEP)
+    return largest(tile, DIM, KEEP), label
 
 
 @triton.jit

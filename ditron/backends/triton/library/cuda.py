@@ -5,18 +5,31 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ditron.backends.triton.library.common import AGE, EPOCH, halves, hold, retire, row_max
+from ditron.backends.triton.library.common import (
+    AGE,
+    EPOCH,
+    exceeds,
+    first_largest,
+    halves,
+    hold,
+    larger,
+    largest,
+    retire,
+)
 
 __all__ = [
     "AGE",
     "EPOCH",
     "enter",
+    "exceeds",
     "fence_loads",
+    "first_largest",
     "halves",
+    "larger",
+    "largest",
     "notify",
     "notify_set",
     "retire",
-    "row_max",
     "wait",
 ]
 

@@ -9,9 +9,32 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ditron.backends.triton.library.common import AGE, EPOCH, hold, retire, row_max
+from ditron.backends.triton.library.common import (
+    AGE,
+    EPOCH,
+    exceeds,
+    first_largest,
+    halves,
+    hold,
+    larger,
+    largest,
+    retire,
+)
 
-__all__ = ["AGE", "EPOCH", "enter", "notify", "notify_set", "retire", "row_max", "wait"]
+__all__ = [
+    "AGE",
+    "EPOCH",
+    "enter",
+    "exceeds",
+    "first_largest",
+    "halves",
+    "larger",
+    "largest",
+    "notify",
+    "notify_set",
+    "retire",
+    "wait",
+]
 
 # What each piece of assembly gives in the interpreter, by how its text begins: a number, or the
 # place of the operand that it passes on.
