@@ -64,18 +64,19 @@ def default_pipeline(options: Options, machine: str, *, driven: bool = False) ->
     a rank have a lane of their own.
     """
     fusion = [FuseTilesPass()] if options.fusion is not False else []
-    serial = is_serial(load_machine(machine))
+    described = load_machine(machine)
+    serial = is_serial(described)
     waves = [] if serial else [SplitWavesPass(machine, options.workers or 1)]
     return [
         InferPlacementsPass(),
         ChooseAlgorithmsPass.of(options, machine, in_place=not driven),
         LowerTaskToDevicePass(),
         *fusion,
-        DecomposeCollectivesPass(),
+        DecomposeCollectivesPass(node_ranks=described.ranks_a_node),
         *waves,
         OrderTilesPass(
             "natural" if options.order == "natural" else "arrival",
-            load_machine(machine).cache.group_rows,
+            described.cache.group_rows,
             options.workers or 1,
         ),
         PlanMemoryPass(reuse=options.reuse_memory is not False),

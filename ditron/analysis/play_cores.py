@@ -13,7 +13,6 @@ import numpy as np
 
 from ditron.analysis.slot_times import SlotTimes
 from ditron.analysis.task_costs import Floats, TaskCosts
-from ditron.plan.cost import local_copy_us
 from ditron.plan.machine import Machine
 from ditron.plan.tables import OpKind, Plan
 
@@ -23,10 +22,7 @@ SLICE_US = 3000.0
 
 def play_on_cores(plan: Plan, machine: Machine, costs: TaskCosts) -> tuple[Floats, Floats]:
     """Begin and end of each task, in us from the launch."""
-    us = costs.us.copy()
-    for task in np.flatnonzero(costs.transfer):
-        us[task] = local_copy_us(machine, float(costs.payload[task]))
-    player = _Player(plan, machine, us)
+    player = _Player(plan, machine, costs.us)
     player.run()
     return np.array(player.begin), np.array(player.end)
 

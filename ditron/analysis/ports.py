@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ditron.plan.cost import US_PER_GB_S, far_link, local_copy_us
+from collections.abc import Sequence
+
+from ditron.plan.cost import US_PER_GB_S, far_link
+from ditron.plan.links import route
 from ditron.plan.machine import LinkKind, Machine
 
 
@@ -10,11 +13,12 @@ class Ports:
     """What is taken until when, in us.
 
     A transfer holds its sender's port, then its receiver's, which may start as soon as the first
-    bytes come; on a full mesh it holds the link between the two; on PCIe also what all share.
+    bytes come; on a full mesh it holds the link between the two, on a grid all links of its route,
+    and starts when the last of them is free; on PCIe also what all share.
     """
 
     def __init__(self, machine: Machine, ranks: int) -> None:
-        self._machine, self._topology = machine, machine.topology
+        self._topology = machine.topology
         self._node = machine.ranks_a_node
         self._out = [0.0] * (2 * ranks)  # near, then far
         self._in = [0.0] * (2 * ranks)
@@ -26,13 +30,13 @@ class Ports:
     def move(
         self, source: int, target: int, size_bytes: float, begin: float, engine_gbytes_s: float
     ) -> tuple[float, float]:
-        """(when the engine is free again, when the data has landed)."""
-        if source == target:
-            end = begin + local_copy_us(self._machine, size_bytes)
-            return end, end
+        """Between two ranks: (when the engine is free again, when the data has landed)."""
         far = source // self._node != target // self._node
         if not far and self._topology.kind is LinkKind.MESH:
-            return self._on_link(source, target, size_bytes, begin, engine_gbytes_s)
+            return self._on_links([(source, target)], size_bytes, begin, engine_gbytes_s)
+        if not far and self._topology.kind is LinkKind.GRID:
+            links = route(self._topology, source, target)
+            return self._on_links(links, size_bytes, begin, engine_gbytes_s)
         rate = self._far.gbytes_s if far else self._topology.gbytes_s
         latency = self._far.latency_us if far else self._topology.latency_us
         port_us = size_bytes / (rate * US_PER_GB_S)
@@ -47,14 +51,19 @@ class Ports:
         done = arrives + _at_most(port_us, size_bytes, engine_gbytes_s)
         return done, done + latency
 
-    def _on_link(
-        self, source: int, target: int, size_bytes: float, begin: float, engine_gbytes_s: float
+    def _on_links(
+        self,
+        links: Sequence[tuple[int, int]],
+        size_bytes: float,
+        begin: float,
+        engine_gbytes_s: float,
     ) -> tuple[float, float]:
-        start = max(begin, self._links.get((source, target), 0.0))
+        start = max(begin, *(self._links.get(link, 0.0) for link in links))
         port_us = size_bytes / (self._topology.gbytes_s * US_PER_GB_S)
         done = start + _at_most(port_us, size_bytes, engine_gbytes_s)
-        self._links[source, target] = start + port_us
-        return done, done + self._topology.latency_us
+        for link in links:
+            self._links[link] = start + port_us
+        return done, done + self._topology.latency_us * len(links)
 
 
 def _at_most(port_us: float, size_bytes: float, engine_gbytes_s: float) -> float:

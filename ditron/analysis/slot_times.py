@@ -7,6 +7,7 @@ from bisect import bisect_left
 import numpy as np
 
 from ditron.analysis.task_costs import Floats
+from ditron.plan.links import hops
 from ditron.plan.machine import Machine
 from ditron.plan.tables import After, Bools, NotifyOp, Plan
 
@@ -40,14 +41,15 @@ class SlotTimes:
 
     def ready(self, task: int, sleeper: int) -> float:
         """From when all waits of a task hold; -1 if one does not yet, and the sleeper is told."""
+        values, times = self._values, self._times
         when = 0.0
         for wait in range(self._wait_start[task], self._wait_start[task + 1]):
             slot = self._wait_slot[wait]
-            at = bisect_left(self._values[slot], self._wait_value[wait])
-            if at == len(self._values[slot]):
+            at = bisect_left(values[slot], self._wait_value[wait])
+            if at == len(values[slot]):
                 self._asleep.setdefault(slot, []).append(sleeper)
                 return -1.0
-            when = max(when, self._times[slot][at])
+            when = max(when, times[slot][at])
         return when
 
     def send(self, task: int, time: float) -> list[int]:
@@ -71,7 +73,7 @@ def _delays(plan: Plan, machine: Machine) -> Floats:
     sender, waiter = plan.tasks.rank[notifies.task], plan.slots.rank[notifies.slot]
     fenced: Bools = notifies.after >= After.FENCE
     node = machine.ranks_a_node
-    delay = np.where(sender == waiter, 0.0, topology.latency_us)
+    delay = hops(topology, sender, waiter).astype(np.float64) * topology.latency_us
     fence = np.where(fenced, costs.fence_us, 0.0)
     if topology.network is not None:
         far = sender // node != waiter // node

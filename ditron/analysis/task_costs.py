@@ -14,11 +14,12 @@ from ditron.plan.cost import (
     dot_us,
     far_link,
     is_serial,
+    local_copy_us,
     spread_factor,
     stream_us,
 )
 from ditron.plan.machine import LinkKind, Machine
-from ditron.plan.tables import Bools, Longs, OpKind, Plan
+from ditron.plan.tables import Bools, LaneOrder, Longs, OpKind, Plan
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,13 +31,16 @@ class TaskCosts:
     """One row a task.
 
     Attributes:
-        us: of a compute task, on its worker or core; 0 for a transfer.
-        transfer: which tasks move data.
+        us: of a compute task or a copy within a rank, on its worker, lane or core; 0 for a transfer
+            between ranks.
+        part: of its rank's memory rate that it takes meanwhile, 0 for products.
+        transfer: which tasks move data between ranks.
         payload: bytes that a transfer moves.
         source, target: the ranks whose memory it reads and writes.
     """
 
     us: Floats
+    part: Floats
     transfer: Bools
     payload: Longs
     source: Longs
@@ -47,6 +51,7 @@ def task_costs(plan: Plan, machine: Machine) -> TaskCosts:
     """Price all tasks of a plan."""
     tasks = plan.tasks
     us = np.zeros(len(tasks), np.float64)
+    streamed = np.zeros(len(tasks), np.float64)
     transfer = np.zeros(len(tasks), np.bool_)
     payload = np.zeros(len(tasks), np.int64)
     source, target = longs(tasks.rank).copy(), longs(tasks.rank).copy()
@@ -57,15 +62,35 @@ def task_costs(plan: Plan, machine: Machine) -> TaskCosts:
         if rows.start == rows.stop:
             continue
         if op.kind in TRANSFERS:
-            transfer[rows] = True
             payload[rows] = tasks.bytes[rows] // 2  # read and written
             source[rows] = plan.accesses.rank[first_access[:-1][rows]]
             target[rows] = plan.accesses.rank[first_access[:-1][rows] + 1]
+            transfer[rows] = source[rows] != target[rows]
+            here = ~transfer[rows]
+            us[rows] = np.where(here, local_copy_us(machine, payload[rows].astype(np.float64)), 0.0)
+            streamed[rows] = np.where(here, tasks.bytes[rows], 0)
         elif op.kind is OpKind.CALL:
             us[rows] = _call_us(plan, machine, rows, int(first_access[rows.start]))
-    if not is_serial(machine):
-        us += _remote_us(plan, machine)
-    return TaskCosts(us, transfer, payload, source, target)
+            streamed[rows] = np.where(tasks.flops[rows] > 0, 0, tasks.bytes[rows])
+    if is_serial(machine):
+        us[transfer] = local_copy_us(machine, payload[transfer].astype(np.float64))
+    else:
+        us = us * _crowding(plan, machine) + _remote_us(plan, machine)
+    memory = machine.rates.memory_gbytes_s * US_PER_GB_S
+    part = np.minimum(streamed / (np.maximum(us, 1e-9) * memory), 1.0)
+    return TaskCosts(us, part, transfer, payload, source, target)
+
+
+def _crowding(plan: Plan, machine: Machine) -> Floats:
+    """How much slower compute tasks run where a rank has more lanes for them than workers [T]."""
+    lanes = plan.lanes
+    computes = np.zeros(len(lanes), np.bool_)
+    calls = np.array([op.kind is OpKind.CALL for op in plan.ops], np.bool_)
+    computes[plan.tasks.lane[calls[plan.tasks.op]]] = True
+    queue = np.array([o is LaneOrder.QUEUE for o in lanes.order], np.bool_)
+    many = np.bincount(lanes.rank[computes & ~queue], minlength=plan.ranks)
+    slower = np.maximum(many / machine.workers, 1.0)[plan.tasks.rank]
+    return np.where(calls[plan.tasks.op], slower, 1.0)
 
 
 def _call_us(plan: Plan, machine: Machine, rows: slice, access: int) -> Floats:

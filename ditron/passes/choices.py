@@ -32,6 +32,7 @@ from ditron.plan.candidates import (
     ways,
 )
 from ditron.plan.collectives import ALGORITHMS, knows, parse_algorithm
+from ditron.plan.links import along
 from ditron.plan.machine import Machine
 from ditron.plan.options import Options
 from ditron.plan.placement import Shard, shard_size
@@ -42,9 +43,13 @@ from ditron.plan.what_if import until
 
 @dataclass(frozen=True)
 class Asked:
-    """What was decided for a collective: the question, and the candidates, the cheapest first."""
+    """What was decided for a collective: the question, and the candidates, the cheapest first.
+
+    `machine` is as the ranks along the collective's axis see it.
+    """
 
     op: task.CollectiveOp
+    machine: Machine
     question: Question
     answers: tuple[Priced, ...]
 
@@ -75,13 +80,14 @@ class Chooser:
     def _choose_collective(self, op: task.CollectiveOp) -> None:
         groups = self._groups_beside(op)
         question = self.question(op, groups)
-        answers = answer(self._machine, question)
+        machine = along(self._machine, self._mesh.stride(op.axis.data))
+        answers = answer(machine, question)
         if not answers:
             op.choice = self._default(op, question)
             return
         best = answers[0]
-        self.asked.append(Asked(op, question, answers))
-        op.choice = self._choice(question, answers)
+        self.asked.append(Asked(op, machine, question, answers))
+        op.choice = _choice(machine, question, answers)
         for group in groups:
             if group not in self._tiles and question.products:
                 self._tiles[group] = best.candidate.tile
@@ -158,21 +164,6 @@ class Chooser:
         computes = (o for o in beside if isinstance(o, task.ComputeOp))
         return list(dict.fromkeys(self._groups[o] for o in computes if o in self._groups))
 
-    def _choice(self, question: Question, answers: tuple[Priced, ...]) -> ChoiceAttr:
-        best = answers[0].candidate
-        second = runner_up(answers)
-        adds, multiplies = question.adds, bool(question.products)
-        prediction = Prediction(ns(answers[0].us))
-        if second is not None:
-            prediction = replace(
-                prediction,
-                over=second.candidate.tell(reduces=adds, multiplies=multiplies),
-                over_ns=ns(second.us),
-                until=until(self._machine, question, best, second.candidate),
-            )
-        tile = best.reduce_tile if adds else ()
-        return ChoiceAttr.get(best.algorithm, best.transfer, best.chunk, tile, prediction)
-
     def _default(self, op: task.CollectiveOp, question: Question) -> ChoiceAttr:
         """Where no closed form is known: the first way that can be."""
         possible = ways(self._machine, question)
@@ -213,6 +204,22 @@ class Chooser:
             given = self._options.for_op(op.label()).tile
             says = prediction if given is None and isinstance(op, task.MatmulOp) else NO_PREDICTION
             op.choice = ChoiceAttr.get(tile=given or self._tiles[group], prediction=says)
+
+
+def _choice(machine: Machine, question: Question, answers: tuple[Priced, ...]) -> ChoiceAttr:
+    best = answers[0].candidate
+    second = runner_up(answers)
+    adds, multiplies = question.adds, bool(question.products)
+    prediction = Prediction(ns(answers[0].us))
+    if second is not None:
+        prediction = replace(
+            prediction,
+            over=second.candidate.tell(reduces=adds, multiplies=multiplies),
+            over_ns=ns(second.us),
+            until=until(machine, question, best, second.candidate),
+        )
+    tile = best.reduce_tile if adds else ()
+    return ChoiceAttr.get(best.algorithm, best.transfer, best.chunk, tile, prediction)
 
 
 def _written_tile(group: TileGroup) -> Tile | None:

@@ -40,7 +40,7 @@ class Collective:
     rank of the program with number j. Along `dim` the tensor has `size` elements in all, `shard` a
     rank (the last ones fewer, or none); a transfer moves at most `step` of them. An all-to-all
     gathers along `other_dim`, of which each rank has `other_shard`. New ops are
-    inserted where the collective stands. Nodes hold `node_ranks` ranks each, the last maybe fewer.
+    inserted where the collective stands. Nodes hold `node_ranks` of them, the last maybe fewer.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class Collective:
         chunk: int,
         node_ranks: int,
     ) -> None:
-        self.node_ranks = node_ranks or op.group[0]
         self.op, self.program, self.module, self.names = op, program, module, names
         self.n, self.stride = op.group
+        self.node_ranks = min(max(node_ranks // self.stride, 1), self.n) if node_ranks else self.n
         self.me = self._index_on_axis()
         self.source, self.target = op.source, op.target
         self.dim = op.dim.value.data

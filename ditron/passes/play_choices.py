@@ -108,7 +108,7 @@ def _later_passes(machine: Machine, name: str) -> Sequence[ModulePass]:
     return (
         LowerTaskToDevicePass(),
         FuseTilesPass(),
-        DecomposeCollectivesPass(node_ranks=min(machine.ranks_a_node, machine.max_ranks)),
+        DecomposeCollectivesPass(node_ranks=machine.ranks_a_node),
         OrderTilesPass(),
         PlanMemoryPass(),
         ScheduleTasksPass(workers=machine.workers, copy_lanes=machine.engines["copy"].lanes),

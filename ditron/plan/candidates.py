@@ -128,9 +128,12 @@ def ways(machine: Machine, question: Question) -> list[tuple[str, str]]:
 
 @lru_cache(maxsize=512)
 def answer(machine: Machine, question: Question) -> tuple[Priced, ...]:
-    """All candidates with their prices, the cheapest first; none where no closed form is known."""
+    """All candidates with their prices, the cheapest first; none where no closed form is known.
+
+    Of those that hide all that they move, those come first that move it in less time.
+    """
     priced = list(_priced(machine, question))
-    return tuple(sorted(priced, key=lambda p: round(p.us, 6)))
+    return tuple(sorted(priced, key=lambda p: (round(p.us, 6), round(p.price.transfer_us, 6))))
 
 
 def _priced(machine: Machine, question: Question) -> Iterator[Priced]:

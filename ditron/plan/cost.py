@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from ditron.plan.links import grid_share
 from ditron.plan.machine import LinkKind, Machine
 from ditron.plan.tables import DTYPE_BYTES
 from ditron.plan.waves import Waves
@@ -98,6 +99,8 @@ def near_link(machine: Machine, ranks: int, peers: int) -> Link:
     rate = topology.gbytes_s
     if topology.kind is LinkKind.MESH:
         rate *= max(peers, 1)
+    if topology.kind is LinkKind.GRID:
+        rate *= grid_share(machine, ranks, peers)
     if topology.shared_gbytes_s:
         rate = min(rate, topology.shared_gbytes_s / max(ranks, 1))
     if copy.gbytes_s:
@@ -130,12 +133,13 @@ def arrival_us(machine: Machine, size_bytes: float, link: Link) -> float:
     return start + chunk_us(machine, size_bytes, link)
 
 
-def local_copy_us(machine: Machine, size_bytes: float) -> float:
+def local_copy_us(machine: Machine, size_bytes: Number) -> Number:
     """A copy within a rank's memory."""
     if is_serial(machine):
-        return size_bytes / (machine.topology.gbytes_s * US_PER_GB_S) + machine.costs.task_us
-    moved = 2 * size_bytes / (machine.rates.memory_gbytes_s * US_PER_GB_S)
-    return max(moved, machine.engines["copy"].start_us)
+        return size_bytes * (1 / (machine.topology.gbytes_s * US_PER_GB_S)) + machine.costs.task_us
+    moved = size_bytes * (2 / (machine.rates.memory_gbytes_s * US_PER_GB_S))
+    start = moved * 0.0 + machine.engines["copy"].start_us
+    return _greatest(moved, start)
 
 
 @dataclass(frozen=True)

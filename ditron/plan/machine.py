@@ -31,6 +31,7 @@ class LinkKind(StrEnum):
     SWITCH = "switch"  # a rank's port; any peer at full rate
     MESH = "full-mesh"  # each of a rank's links, one a peer, all at once
     PCIE = "pcie"  # a rank's port, and what all ports share
+    GRID = "grid"  # each link between neighbours of a grid; along the row, then the column
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,8 +56,9 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         kind: what the rate is of.
         gbytes_s: see `LinkKind`.
-        latency_us: the least time from one rank's memory to another's.
+        latency_us: the least time from one rank's memory to another's; on a grid, for each hop.
         shared_gbytes_s: of PCIe: what all ranks together can move, 0 for no limit.
+        columns: of a grid: how many ranks a row of it has, row-major.
         network: between nodes, where there is more than one.
     """
 
@@ -64,7 +66,12 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gbytes_s: Positive
     latency_us: Time
     shared_gbytes_s: Time = 0.0
+    columns: Annotated[int, Meta(ge=0)] = 0
     network: Network | None = None
+
+    def __post_init__(self) -> None:
+        if (self.kind is LinkKind.GRID) != (self.columns > 0):
+            raise ValueError("columns go with the kind `grid`")
 
 
 class Engine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,7 +154,8 @@ class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         stream_waits: a stream (or copy engine) can wait for a word.
         remote_add: some engine can add to a peer's word.
         put_with_signal: a transfer can raise a word as it lands.
-        fifo_depth: transfers that a lane holds before it blocks, 0 for no limit.
+        fifo_depth: transfers that a lane may have on their way (begun and not landed) before it
+            blocks, 0 for no limit.
         dispatch_in_order: blocks of a grid start in block order.
         peer_pointers: tasks can read and write peers' memory in place.
         transitive_visibility: who sees a signal sees all that its sender had seen.

@@ -44,8 +44,12 @@ def trace_events(plan: Plan, events: Longs) -> Iterator[Event]:
 
 def _tracks(plan: Plan) -> list[Event]:
     """The pid and tid of each lane: its rank, its place among the rank's lanes."""
-    rank = plan.lanes.rank.tolist()
-    return [{"pid": r, "tid": rank[:lane].count(r)} for lane, r in enumerate(rank)]
+    seen = [0] * plan.ranks
+    tracks: list[Event] = []
+    for rank in plan.lanes.rank.tolist():
+        tracks.append({"pid": rank, "tid": seen[rank]})
+        seen[rank] += 1
+    return tracks
 
 
 def _names(plan: Plan, tracks: list[Event]) -> Iterator[Event]:

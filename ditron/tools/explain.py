@@ -133,9 +133,8 @@ def _explain(op: task.ComputeOp, where: str, asked: Asked | None, player: _Playe
     ways: list[Way] = []
     rows = None
     if asked is not None:
-        machine = load_machine(player.machine)
-        ways = _ways(machine, asked, op, player)
-        rows = overlap_from_rows(machine, asked.question, asked.answers[0])
+        ways = _ways(asked, op, player)
+        rows = overlap_from_rows(asked.machine, asked.question, asked.answers[0])
     return Explanation(
         op.label(),
         where,
@@ -149,11 +148,11 @@ def _explain(op: task.ComputeOp, where: str, asked: Asked | None, player: _Playe
     )
 
 
-def _ways(machine: Machine, asked: Asked, op: task.ComputeOp, player: _Player) -> list[Way]:
+def _ways(asked: Asked, op: task.ComputeOp, player: _Player) -> list[Way]:
     """Each algorithm and transfer at its best, whatever the user fixed; two of them played."""
     question = asked.question
     open_ = replace(question.fixed, algorithm=None, transfer=None)
-    answers = (asked.answers[0], *answer(machine, replace(question, fixed=open_)))
+    answers = (asked.answers[0], *answer(asked.machine, replace(question, fixed=open_)))
     second = runner_up(answers)
     best: dict[str, Priced] = {}
     for one in answers:

@@ -118,6 +118,24 @@ def test_a_trace_opens_as_json(run: Run, tmp_path: Path):
     assert trace["traceEvents"] if isinstance(trace, dict) else trace
 
 
+def test_a_predicted_trace_has_the_rows_and_events_of_a_real_one(run: Run, tmp_path: Path):
+    rows = []
+    for verb, given in (("run", ["--repeats", "0"]), ("simulate", ["--machine", "cpu"])):
+        path = tmp_path / f"{verb}.json"
+        assert run(verb, AG_GEMM, *SMALL, "--trace", path, *given)[0] == 0
+        events = json.loads(path.read_text())["traceEvents"]
+        rows.append(
+            sorted(
+                (e["ph"], e["pid"], e["tid"], e["cat"], e["name"], str(e["args"]))
+                if e["ph"] == "X"
+                else ("M", e["pid"], e.get("tid", -1), "", e["name"], str(e["args"]))
+                for e in events
+                if e["ph"] in "XM"
+            )
+        )
+    assert rows[0] == rows[1]
+
+
 def children_of(pid: int) -> list[int]:
     found: list[int] = []
     for stat in Path("/proc").glob("[0-9]*/stat"):

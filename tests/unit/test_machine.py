@@ -14,9 +14,11 @@ def test_the_machines_that_ship():
         "h100x8",
         "h200",
         "h800x8",
+        "h800x8x128",
         "h800x8x2",
         "l20x8-pcie",
         "mi300x8",
+        "mtia-like",
     )
     for name in machine_names():
         machine = load_machine(name)

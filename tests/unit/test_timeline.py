@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from time import process_time
 
@@ -13,61 +12,15 @@ import pytest
 
 import ditron as dt
 from benchmarks.proofs import ag_gemm_plan
-from ditron.analysis.timeline import Timeline, play
+from ditron.analysis.timeline import play
 from ditron.backends.simulate import op_times, write_timeline
-from ditron.plan.machine import Costs, LinkKind, Machine, Topology, load_machine
+from ditron.plan.machine import Costs, LinkKind, load_machine
 from ditron.plan.options import Options
-from ditron.plan.tables import LaneOrder, OpKind, Plan
+from ditron.plan.tables import LaneOrder
 from ditron.tools.simulate import lower
 from tests.unit.lowered import ag_gemm, gemm_ar, gemm_rs, mlp
 from tests.unit.plan_builder import PlanBuilder, Wait
-
-
-def device(
-    kind: LinkKind = LinkKind.SWITCH, latency_us: float = 0, shared_gbytes_s: float = 0
-) -> Machine:
-    """Two workers a rank; a link moves 1000 bytes a us; nothing else costs anything."""
-    base = load_machine("h800x8")
-    engines = {
-        name: msgspec.structs.replace(engine, gbytes_s=0, start_us=0)
-        for name, engine in base.engines.items()
-    }
-    engines["sm"] = msgspec.structs.replace(engines["sm"], lanes=2)
-    return msgspec.structs.replace(
-        base,
-        topology=Topology(kind, 1, latency_us, shared_gbytes_s),
-        engines=engines,
-        costs=Costs(launch_us=0, task_us=0, signal_us=0, fence_us=0),
-    )
-
-
-def cores(number: int) -> Machine:
-    base = load_machine("cpu")
-    free = Costs(launch_us=0, task_us=0, signal_us=0, fence_us=0)
-    return msgspec.structs.replace(base, cores=number, costs=free)
-
-
-def worked(builder: PlanBuilder, us: dict[int, float], machine: Machine) -> Plan:
-    """The plan, with as much memory traffic a task as takes so many us on one worker."""
-    plan = builder.plan()
-    size = np.zeros(len(plan.tasks), np.int64)
-    for task, took in us.items():
-        size[task] = round(took * machine.rates.memory_gbytes_s * 1e3 / machine.workers)
-    return replace(plan, tasks=replace(plan.tasks, bytes=size))
-
-
-def moved(builder: PlanBuilder, size_bytes: dict[int, int]) -> Plan:
-    plan = builder.plan()
-    size = np.zeros(len(plan.tasks), np.int64)
-    for task, moves in size_bytes.items():
-        size[task] = 2 * moves
-    return replace(plan, tasks=replace(plan.tasks, bytes=size))
-
-
-def spans(timeline: Timeline) -> list[tuple[int, int]]:
-    """Begin and end of each task in whole us."""
-    begin, end = np.rint(timeline.begin_us), np.rint(timeline.end_us)
-    return [(int(b), int(e)) for b, e in zip(begin, end, strict=True)]
+from tests.unit.played import cores, device, moved, spans, transfers, worked
 
 
 def test_a_lane_runs_in_order_and_lanes_side_by_side():
@@ -113,15 +66,6 @@ def test_workers_share_a_queue():
         b.task("f", queue, b.read(x, 0, (0, 8)))
     plan = worked(b, {0: 10, 1: 4, 2: 4, 3: 4, 4: 4}, machine)
     assert spans(play(plan, machine)) == [(0, 10), (0, 4), (4, 8), (8, 12), (10, 14)]
-
-
-def transfers(builder: PlanBuilder, pairs: list[tuple[int, int]]) -> None:
-    """One put of the whole buffer a pair of (from, to), each on a lane of its own."""
-    x = builder.buffer("x", (8,))
-    for source, target in pairs:
-        lane = builder.lane(source, "copy")
-        read, write = builder.read(x, source, (0, 8)), builder.write(x, target, (0, 8))
-        builder.task("put", lane, read, write, kind=OpKind.PUT, deferred=True)
 
 
 def test_ports_of_a_switch_are_shared():
