@@ -17,6 +17,7 @@ from ditron.analysis.lines import Line, runs, stretches
 from ditron.analysis.plan_records import access_record, lanes_around
 from ditron.analysis.program_tags import ProgramAxes, Shards, shards
 from ditron.analysis.tag_memory import BufferAxes
+from ditron.analysis.view_axes import ViewAxes
 from ditron.errors import DeliveryError, PlanError
 from ditron.ir import core, task
 from ditron.ir.locations import op_location
@@ -62,6 +63,8 @@ class CommonCells:
         works[accesses.task[writes]] = True
         works &= kinds[plan.tasks.op]
         self.tasks = np.flatnonzero(works).astype(np.int64)
+        number = len(self.axes.sizes) + len(self.program_axes.sizes)
+        self.views = ViewAxes(plan, self.axes, self.first_access, self.tasks, number)
         self.cuts = self._cut(np.flatnonzero(works[accesses.task]).astype(np.int64))
 
     def kernel(self, op: int) -> core.FuncOp:
@@ -128,15 +131,20 @@ class CommonCells:
     def _cut(self, live: Longs) -> Cuts:
         """Cut every axis so that tasks and program ops take whole cells to whole cells."""
         accesses, axes = self.plan.accesses, self.axes
-        cuts = Cuts(np.concatenate([axes.sizes, self.program_axes.sizes]))
+        cuts = Cuts(np.concatenate([axes.sizes, self.program_axes.sizes, *self.views.sizes]))
         buffer, rank = longs(accesses.buffer)[live], longs(accesses.rank)[live]
         for d in range(accesses.lo.shape[1]):
             has = axes.dims[buffer] > d
             axis = axes.axis(buffer[has], rank[has], d)
             cuts.add(axis, accesses.lo[live[has], d])
             cuts.add(axis, accesses.hi[live[has], d])
-        relations = [*self._task_relations(), *self._program_relations()]
+        relations = [
+            *self._task_relations(),
+            *self._program_relations(),
+            *self.views.relations,
+        ]
         self._cut_probes(cuts)
+        self.views.cut(cuts)
         self._cut_lines(cuts)
         cuts.close(Relations.of(relations))
         return cuts
@@ -169,20 +177,11 @@ class CommonCells:
             if record.kind is OpKind.COPY:
                 live = self.tasks[self.plan.tasks.op[self.tasks] == row]
                 for access in self.first_access[live].tolist():
-                    a, b = self._box(access), self._box(access + 1)
-                    if a.sizes != b.sizes:
+                    a, b = self.views.line(access), self.views.line(access + 1)
+                    if a.sizes != b.sizes or record.folds:
                         if a.elements != b.elements:
                             raise self._misfit(access, 0, access + 1, 0)
                         yield a, b
-
-    def _box(self, access: int) -> Line:
-        accesses = self.plan.accesses
-        buffer, rank = int(accesses.buffer[access]), int(accesses.rank[access])
-        dims = int(self.axes.dims[buffer])
-        base = int(self.axes.axis(longs(buffer), longs(rank), 0))
-        lo, hi = accesses.lo[access, :dims], accesses.hi[access, :dims]
-        line = Line.whole(base, tuple((hi - lo).tolist()))
-        return replace(line, lo=tuple(lo.tolist()))
 
     def _task_relations(self) -> Iterator[tuple[Longs, ...]]:
         """Stretches that transfers copy and that kernels' views share."""
@@ -192,6 +191,8 @@ class CommonCells:
             if not len(first):
                 continue
             if record.kind in TRANSFERS:
+                if record.folds:
+                    continue
                 dims = range(int(self.axes.dims[self.plan.accesses.buffer[first[0]]]))
                 first = first[~self._reshapes(first)]
                 pairs = [(0, d, 1, d) for d in dims]
@@ -210,15 +211,14 @@ class CommonCells:
         return kinds[copies] & (sizes[first] != sizes[first + 1]).any(axis=1)
 
     def _stretch(self, a: Longs, a_dim: int, b: Longs, b_dim: int) -> tuple[Longs, ...]:
-        accesses, axes = self.plan.accesses, self.axes
-        size = accesses.hi[a, a_dim] - accesses.lo[a, a_dim]
-        other = accesses.hi[b, b_dim] - accesses.lo[b, b_dim]
+        views = self.views
+        size = views.hi[a, a_dim] - views.lo[a, a_dim]
+        other = views.hi[b, b_dim] - views.lo[b, b_dim]
         wrong = np.flatnonzero(size != other)
         if len(wrong):
             raise self._misfit(int(a[wrong[0]]), a_dim, int(b[wrong[0]]), b_dim)
-        a_axis = axes.axis(longs(accesses.buffer)[a], longs(accesses.rank)[a], a_dim)
-        b_axis = axes.axis(longs(accesses.buffer)[b], longs(accesses.rank)[b], b_dim)
-        return a_axis, accesses.lo[a, a_dim], b_axis, accesses.lo[b, b_dim], size
+        a_axis, b_axis = views.base[a] + a_dim, views.base[b] + b_dim
+        return a_axis, views.lo[a, a_dim], b_axis, views.lo[b, b_dim], size
 
     def _misfit(self, a: int, a_dim: int, b: int, b_dim: int) -> DeliveryError:
         task = int(self.plan.accesses.task[a])

@@ -38,6 +38,7 @@ from ditron.analysis.ring import Tags, input_tags
 from ditron.analysis.sync_graph import build_sync_graph, topological_levels
 from ditron.analysis.tag_memory import LOST, TagMemory
 from ditron.analysis.touches import find_touches
+from ditron.analysis.view_axes import view_cells
 from ditron.errors import DeliveryError
 from ditron.ir import core, task
 from ditron.ir.locations import op_location
@@ -165,6 +166,9 @@ class _Delivery:
 
     def _transfer(self, tasks: Longs) -> None:
         memory, first = self.memory, self.cells.first_access[tasks]
+        if self.plan.ops[int(self.plan.tasks.op[tasks[0]])].folds:
+            self._transfer_folded(tasks)
+            return
         source, _ = memory.boxes(first).flat()
         target, box = memory.boxes(first + 1).flat()
         tags, ready = memory.tags[source], memory.ready[source]
@@ -179,10 +183,10 @@ class _Delivery:
 
     def _call(self, tasks: Longs, kernel: core.FuncOp) -> None:
         """Run the tasks of a kernel that have views of the same numbers of cells together."""
-        views = len(kernel.view_types)
-        boxes = [self.memory.boxes(self.cells.first_access[tasks] + i) for i in range(views)]
-        kind = np.zeros(len(tasks), np.int64)
-        for column in (column for b in boxes for column in b.size.T):
+        first, kind = self.cells.first_access[tasks], np.zeros(len(tasks), np.int64)
+        dims = [len(t.dims) for t in kernel.view_types]
+        many = [self._many(first + i, d) for i, d in enumerate(dims)]
+        for column in (column for m in many for column in m.T):
             _, kind = np.unique(kind * (int(column.max()) + 1) + column, return_inverse=True)
         order = np.argsort(kind, kind="stable")
         for part in np.split(order, np.flatnonzero(changes(kind[order]))[1:]):
@@ -191,7 +195,7 @@ class _Delivery:
     def _call_alike(self, tasks: Longs, kernel: core.FuncOp) -> None:
         memory, first = self.memory, self.cells.first_access[tasks]
         dims = [len(t.dims) for t in kernel.view_types]
-        cells = [memory.boxes(first + i).dense(d) for i, d in enumerate(dims)]
+        cells = [self._view_cells(first + i, i, d) for i, d in enumerate(dims)]
 
         def load(view: int) -> Tags:
             if not memory.ready[cells[view]].all():
@@ -204,13 +208,31 @@ class _Delivery:
             memory.write(at.ravel(), np.broadcast_to(tags, at.shape).ravel(), by.ravel())
 
         def starts(view: int, dim: int) -> Longs:
-            return memory.starts(first + view, dim)
+            return self.cells.views.starts(self.cells.cuts, first + view, dim)
 
         numbers = self.plan.arguments.value[
             np.searchsorted(self.plan.arguments.task, tasks)[:, None]
             + np.arange(len(kernel.indices))
         ]
         run_kernel(kernel, Hands(load, store, starts, lambda index: numbers[:, index]))
+
+    def _transfer_folded(self, tasks: Longs) -> None:
+        """Copies between views that are not the boxes themselves: in the views' order."""
+        for one in tasks.tolist():
+            first = longs([self.cells.first_access[one]])
+            dims = [len(self.cells.views.line(int(first[0]) + i).sizes) for i in (0, 1)]
+            source, target = (self._view_cells(first + i, i, dims[i]).ravel() for i in (0, 1))
+            by = np.full(len(target), one)
+            self.memory.write(target, self.memory.tags[source], by, self.memory.ready[source])
+
+    def _many(self, access: Longs, dims: int) -> Longs:
+        return self.cells.views.many(self.cells.cuts, access, dims)
+
+    def _view_cells(self, access: Longs, view: int, dims: int) -> Longs:
+        """Cells of views of one op that are all of one size."""
+        task = self.plan.accesses.task[access[0]]
+        fold = self.plan.ops[int(self.plan.tasks.op[task])].fold(view)
+        return view_cells(self.memory, access, self._many(access[:1], dims)[0], fold)
 
     def _check_ready(self, accesses: Longs) -> None:
         cells, box = self.memory.boxes(accesses).flat()

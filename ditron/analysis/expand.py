@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -21,6 +22,7 @@ from ditron.errors import PlanError
 from ditron.ir import core, device, shmem
 from ditron.ir.locations import op_location
 from ditron.plan.expr import Values, evaluate
+from ditron.plan.fold import Fold
 from ditron.plan.limits import MAX_TASKS
 from ditron.plan.tables import (
     DTYPE_BYTES,
@@ -170,7 +172,9 @@ class _Expansion:
         engine = op.engine.data
         deferred = engine == "copy" and kind in (OpKind.PUT, OpKind.GET)
         where = op_location(op)
-        self.ops.append(Op(op.sym_name.data, kind, engine, kernel, where, deferred))
+        folds = tuple(view.fold for view in op.views)
+        folds = folds if any(folds) else ()
+        self.ops.append(Op(op.sym_name.data, kind, engine, kernel, where, deferred, folds))
 
         rank = np.repeat(np.arange(self.ranks), grid.tasks // self.ranks)
         exists = self._schedule(grid, rank)
@@ -227,11 +231,17 @@ class _Expansion:
             return
         views = grid.op.views
         boxes = [self._box(view, grid, rank, exists) for view in views]
-        sizes = [hi - lo for _, lo, hi in boxes]
+        asked = [hi - lo for _, lo, hi in boxes]
+        folds = [view.fold for view in views]
+        sizes = [s if f is None else f.sizes(s) for s, f in zip(asked, folds, strict=True)]
         _clip_together(sizes, self._shared_dims(body))
         sizes = [np.where(exists[:, None], size, 0) for size in sizes]
         buffers = [self.buffers[v.buffer] for v in views]
         self._work(grid, sizes, buffers)
+        sizes = [
+            s if fold is None else _folded(view, fold, s, a)
+            for view, fold, s, a in zip(views, folds, sizes, asked, strict=True)
+        ]
         for mode, buffer, (owner, lo, _), size in zip(
             self._modes(body), buffers, boxes, sizes, strict=True
         ):
@@ -290,7 +300,7 @@ class _Expansion:
         lo = np.stack(grid.of(view.offset_args, view.offsets), axis=1)
         size = np.stack(grid.of(view.size_args, view.sizes), axis=1)
         lo, size = (np.where(exists[:, None], part, 0) for part in (lo, size))
-        capacity = np.array(view.result.type.dims)
+        capacity = np.array(_capacity(view))
         if (size > capacity).any():
             over = size[(size > capacity).any(axis=1)][0]
             raise PlanError(
@@ -455,6 +465,29 @@ class _Expansion:
         """The columns, stably sorted by task."""
         order = np.argsort(rows.get("task"), kind="stable")
         return {name: _i32(rows.get(name)[order]) for name in names}
+
+
+def _capacity(view: device.ViewOp) -> Sequence[int]:
+    """The most elements of a view's box along each of its dimensions."""
+    dims, fold = view.result.type.dims, view.fold
+    if fold is None:
+        return dims
+    axes = range(len(view.offsets.data))
+    return [prod(d for d, a in zip(dims, fold.axes, strict=True) if a == axis) for axis in axes]
+
+
+def _folded(view: device.ViewOp, fold: Fold, sizes: Values, asked: Values) -> Values:
+    """The sizes of the boxes that views of some sizes have.
+
+    Raises:
+        PlanError: a view is no box.
+    """
+    box = fold.box(sizes, asked)
+    wrong = (box > 0).all(axis=1) & (fold.sizes(box) != sizes).any(axis=1)
+    if wrong.any():
+        size = tuple(map(int, sizes[wrong][0]))
+        raise PlanError(f"{size} elements of {view.result.type} are no box", op_location(view))
+    return box
 
 
 def _clip_together(sizes: list[Values], shared: Sequence[SharedDim]) -> None:

@@ -107,14 +107,6 @@ class TagMemory:
             start[real] += first * step[real, d]
         return Boxes(start, size, step)
 
-    def starts(self, access: Longs, dim: int) -> Longs:
-        """Where the cells of one dimension of boxes begin, in elements of each box [N, cells]."""
-        accesses = self._plan.accesses
-        buffer, rank = longs(accesses.buffer)[access], longs(accesses.rank)[access]
-        axis, lo = self._axes.axis(buffer, rank, dim), accesses.lo[access, dim]
-        many = self.boxes(access[:1]).size[0, dim]
-        return self._cuts.begin(axis, self._cuts.cell(axis, lo), int(many)) - lo[:, None]
-
     def whole(self, buffer: int, rank: int) -> tuple[slice, tuple[int, ...]]:
         """All cells of a buffer on a rank, and their shape."""
         dims = len(self._plan.buffers[buffer].capacity)

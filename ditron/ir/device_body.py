@@ -11,9 +11,11 @@ from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     DenseIntElementsAttr,
     FlatSymbolRefAttrConstr,
     IndexType,
+    IntAttr,
     IntegerAttr,
     StringAttr,
     SymbolRefAttr,
@@ -40,10 +42,11 @@ from xdsl.utils.exceptions import VerifyException
 from ditron.ir.core import ViewType
 from ditron.ir.device_types import BufferType, SignalsType
 from ditron.ir.effects import ReadsAndWrites
-from ditron.ir.index import ExprsAttr, Index, Indices, check_indices, leaves, number
+from ditron.ir.index import Dims, ExprsAttr, Index, Indices, check_indices, leaves, number
 from ditron.ir.keyword import Keyword, check_keyword
 from ditron.plan import tables
 from ditron.plan.expr import Expr
+from ditron.plan.fold import Fold
 from ditron.plan.tables import Memory
 
 
@@ -149,7 +152,11 @@ class ScheduleOp(IRDLOperation):
 
 @irdl_op_definition
 class ViewOp(IRDLOperation):
-    """A box `[offsets][sizes]` of a buffer on this rank, or `at` a peer; clipped to the extent."""
+    """A box `[offsets][sizes]` of a buffer on this rank, or `at` a peer; clipped to the extent.
+
+    The view has the box's dimensions, or splits some, or has them in another order: with
+    `dims [0, 1, 1]` its dimensions are parts of those dimensions of the box, row-major (`Fold`).
+    """
 
     name = "device.view"
     buffer = operand_def(BufferType)
@@ -159,15 +166,16 @@ class ViewOp(IRDLOperation):
     sizes = prop_def(ExprsAttr)
     peer_args = var_operand_def(IndexType)
     peer = opt_prop_def(ExprsAttr)
+    axes = opt_prop_def(ArrayAttr[IntAttr])
     result = result_def(ViewType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure())
-    custom_directives = (Indices,)
+    custom_directives = (Indices, Dims)
     assembly_format = (
         "$buffer `[` custom<Indices>($offset_args, $offsets) `]`"
         " `[` custom<Indices>($size_args, $sizes) `]`"
-        " (`at` custom<Indices>($peer_args, $peer)^)? attr-dict"
-        " `:` type($buffer) `->` type($result)"
+        " (`at` custom<Indices>($peer_args, $peer)^)? (`dims` `[` custom<Dims>($axes)^ `]`)?"
+        " attr-dict `:` type($buffer) `->` type($result)"
     )
 
     def __init__(
@@ -177,6 +185,7 @@ class ViewOp(IRDLOperation):
         sizes: Sequence[Index],
         capacity: Sequence[int],
         peer: Index | None = None,
+        axes: Sequence[int] | None = None,
     ) -> None:
         assert isinstance(buffer.type, BufferType)
         offset_args, offset_exprs = number(offsets)
@@ -188,6 +197,7 @@ class ViewOp(IRDLOperation):
                 "offsets": offset_exprs,
                 "sizes": size_exprs,
                 "peer": peer_exprs if peer is not None else None,
+                "axes": None if axes is None else ArrayAttr(map(IntAttr, axes)),
             },
             result_types=[ViewType.get(capacity, buffer.type.element_type)],
         )
@@ -205,11 +215,23 @@ class ViewOp(IRDLOperation):
         """The peer whose memory this is; None for this rank's own."""
         return None if self.peer is None else leaves(self.peer_args, self.peer)[0]
 
+    @property
+    def fold(self) -> Fold | None:
+        """How the view's dimensions lie in the box's; None where they are the same."""
+        if self.axes is None:
+            return None
+        return Fold(tuple(axis.data for axis in self.axes), self.result.type.dims)
+
     def verify_(self) -> None:
         buffer, view = self.buffer.type, self.result.type
         assert isinstance(buffer, BufferType)
-        rank = len(buffer.dims)
-        if not rank == len(self.offsets.data) == len(self.sizes.data) == len(view.dims):
+        rank, fold = len(buffer.dims), self.fold
+        if fold is not None and not (
+            len(fold.axes) == len(fold.dims) and all(0 <= axis < rank for axis in fold.axes)
+        ):
+            raise VerifyException(f"device.view has {view} in dims {fold.axes} of {buffer}")
+        seen = rank if fold is not None else len(view.dims)
+        if not rank == len(self.offsets.data) == len(self.sizes.data) == seen:
             raise VerifyException(f"device.view gives {rank} offsets and sizes for {buffer}")
         if view.element_type != buffer.element_type:
             raise VerifyException(f"device.view of {buffer} cannot be {view}")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import ArrayAttr, IndexType, IntAttr
 from xdsl.ir import Data, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_attr_definition
 from xdsl.irdl.declarative_assembly_format import (
@@ -235,3 +235,29 @@ def print_exprs(printer: Printer, args: Sequence[SSAValue], exprs: ExprsAttr) ->
                 printer.print_string(piece)
             else:
                 printer.print_ssa_value(args[piece])
+
+
+@irdl_custom_directive
+class Dims(CustomDirective):
+    """`custom<Dims>($attr)`: a list of numbers, `0, 0, 1`."""
+
+    attr: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        numbers = parser.parse_comma_separated_list(
+            parser.Delimiter.NONE, lambda: parser.parse_integer(allow_negative=False)
+        )
+        self.attr.set(state, ArrayAttr(map(IntAttr, numbers)))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        state.print_whitespace(printer)
+        attr = self.attr.get(op)
+        assert isinstance(attr, ArrayAttr)
+        numbers = [n.data for n in attr if isinstance(n, IntAttr)]
+        printer.print_string(", ".join(map(str, numbers)))
+
+    def is_present(self, op: IRDLOperation) -> bool:
+        return self.attr.get(op) is not None
+
+    def is_anchorable(self) -> bool:
+        return True

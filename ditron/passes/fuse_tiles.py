@@ -27,6 +27,7 @@ from ditron.ir import core, device
 from ditron.ir.index import Ssa
 from ditron.passes.grids import GridBuilder
 from ditron.plan.expr import Binary, Expr
+from ditron.plan.fold import Fold
 from ditron.plan.tables import Role
 
 
@@ -113,7 +114,7 @@ def _plain(grid: device.GridOp) -> bool:
     return all(isinstance(o, device.ViewOp | device.CallOp) for o in ops)
 
 
-Box = tuple[SSAValue, tuple[Expr, ...], tuple[Expr, ...], Expr | None]
+Box = tuple[SSAValue, tuple[Expr, ...], tuple[Expr, ...], Expr | None, Fold | None, tuple[int, ...]]
 
 
 def _box(view: device.ViewOp, grid: device.GridOp, of: device.GridOp) -> Box:
@@ -125,6 +126,8 @@ def _box(view: device.ViewOp, grid: device.GridOp, of: device.GridOp) -> Box:
         tuple(map(turn, view.offset_exprs)),
         tuple(map(turn, view.size_exprs)),
         None if at is None else turn(at),
+        view.fold,
+        view.result.type.dims,
     )
 
 
@@ -167,7 +170,8 @@ def _fuse(
             box = _box(view, old, whole)
             row.append(box)
             if box not in boxes:
-                boxes[box] = grid.view(*box[:3], view.result.type.dims, box[3])
+                axes = None if view.fold is None else view.fold.axes
+                boxes[box] = grid.view(*box[:3], view.result.type.dims, box[3], axes)
         arguments.append(row)
     written = [box for i, box in enumerate(arguments[1]) if consumer.writes(i)]
     order = sorted(boxes, key=lambda box: box in written)

@@ -63,9 +63,10 @@ class GridBuilder:
         sizes: Sequence[Index],
         capacity: Sequence[int],
         at: Index | None = None,
+        axes: Sequence[int] | None = None,
     ) -> SSAValue:
-        """A box of a buffer."""
-        op = device.ViewOp(buffer, offsets, sizes, capacity, at)
+        """A box of a buffer, whose dimensions `axes` the view's are part of."""
+        op = device.ViewOp(buffer, offsets, sizes, capacity, at, axes)
         self.add(op)
         return op.result
 

@@ -11,15 +11,16 @@
 
 Needs: task IR with choices. Ensures: a `device.program` on the mesh's ranks and a `core.func` a
 grid stand beside the task program, which stays for the proof of delivery. Collectives stand as
-`device.collective` with their choice. Every value has a buffer of its own; every box is clipped at
-run time, so that uneven and empty shards need no code of their own.
+`device.collective` with their choice. A view (`buffer_places`) is a place in its operand's buffer;
+every other value has one of its own. Every box is clipped at run time, so that uneven and empty
+shards need no code of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
@@ -33,11 +34,14 @@ from ditron.ir import device, task
 from ditron.ir.attrs import dtype_attr
 from ditron.ir.index import Ssa
 from ditron.ir.locations import op_location
+from ditron.passes.buffer_places import Blocks
 from ditron.passes.grids import GridBuilder, Names
 from ditron.passes.tile_jobs import Job, Source, jobs
+from ditron.passes.value_buffers import ValueBuffers
 from ditron.plan.expr import Expr, as_expr
 from ditron.plan.layout import Layout, axis_stride
-from ditron.plan.placement import shard_size
+from ditron.plan.placement import Mesh
+from ditron.plan.places import Tile
 from ditron.plan.tables import Memory, Role
 from ditron.plan.tiling import DimTiling, tile_blocks, tile_dim
 
@@ -64,30 +68,33 @@ class _Lowering:
         self.target = device.ProgramOp(program.program_name, self.mesh.ranks)
         self.target.location = program.location
         self.block = self.target.body.block
-        self.buffers: dict[SSAValue, SSAValue] = {}
         self.dims = sharded_dims(program)
         self.names = Names({program.program_name, *kernels(module)})
-        # What the host knows by name keeps its name; other buffers are numbered around it.
-        tensors = [op.tensor_name.data for op in (*program.sources, *program.outputs)]
-        self.buffer_names = set(tensors)
         rank = device.RankOp()
         rank.result.name_hint = "me"
         self._add(rank, program.location)
         self.me = Ssa(rank.result)
+        self.jobs = {op: self._jobs(op) for op in program.body.block.ops if _has_jobs(op)}
+        self.buffers = ValueBuffers(
+            program, self.dims, self._tiles_read(), self.me, self.block.add_op
+        )
 
     def run(self) -> None:
         for op in self.program.body.block.ops:
             match op:
                 case task.SourceOp() | task.ScalarOp():
-                    self._buffer(op.result, op.tensor_name.data, task.role_of(op), op.location)
+                    self.buffers.of(op.result)
                 case task.OutputOp():
                     self._output(op)
                 case task.CollectiveOp():
                     self._collective(op)
+                case task.ComputeOp() if self.buffers.places.is_view(op):
+                    pass
                 case task.ReshapeOp():
                     self._reshape(op)
                 case task.ComputeOp():
-                    self._tiles(op)
+                    for job, tilings in self._jobs_left(op):
+                        self._job(op, job, tilings)
                 case _:
                     raise PlanError(f"{op.name} cannot be lowered", op_location(op))
         self.module.body.block.add_op(self.target)
@@ -96,84 +103,82 @@ class _Lowering:
         op.location = location
         self.block.add_op(op)
 
-    def _buffer(self, value: SSAValue, name: str, role: Role, location: LocationAttr) -> SSAValue:
-        """The buffer that holds a value on every rank."""
-        spec = task.spec_of(value)
-        layout = Layout(spec, self.mesh)
-        capacity = [self._room(value, d, c) for d, c in enumerate(layout.capacities())]
-        memory = Memory.SYMMETRIC if _meets_collective(value) else Memory.LOCAL
-        type_ = device.BufferType.get(capacity, dtype_attr(spec.dtype), memory)
-        if role is Role.SCRATCH and name in self.buffer_names:
-            numbered = (f"{name}.{i}" for i in count(1))
-            name = next(n for n in numbered if n not in self.buffer_names)
-        self.buffer_names.add(name)
-        extents = [layout.extent(d, self.me) for d in range(len(spec.shape))]
-        op = device.BufferOp(name, role, extents, type_)
-        self._add(op, location)
-        self.buffers[value] = op.result
-        return op.result
+    def _jobs(self, op: task.ComputeOp) -> list[tuple[Job, list[DimTiling]]]:
+        """An op's jobs, and how each one's domain is cut into tiles."""
+        return [(job, self._tilings(op, job)) for job in jobs(op, self.mesh, self.me)]
 
-    def _room(self, value: SSAValue, d: int, size: int) -> int:
-        """Capacity of a dimension: whole shards where it is cut into them, and at least 1."""
-        axis = self.dims.sharded.get((value, d))
-        if axis is not None and axis not in Layout(task.spec_of(value), self.mesh).axes(d):
-            ranks = self.mesh.sizes[axis]
-            size = shard_size(size, ranks) * ranks
-        return max(size, 1)
+    def _jobs_left(self, op: task.ComputeOp) -> list[tuple[Job, list[DimTiling]]]:
+        """The jobs whose result does not lie in its place already."""
+        if not isinstance(op, task.ConcatOp):
+            return self.jobs[op]
+        pairs = zip(op.operands, self.jobs[op], strict=True)
+        return [job for value, job in pairs if not self.buffers.places.lies_in(value, op)]
 
-    def _result_buffer(self, op: task.ComputeOp) -> SSAValue:
-        """The buffer of an op's result: the output's own where the result is one.
+    def _tiles_read(self) -> dict[SSAValue, list[Blocks]]:
+        """The sizes of all tiles of each value that kernels read and write, or copies."""
+        found: dict[SSAValue, list[Blocks]] = {}
+        for op in self.program.body.block.ops:
+            if isinstance(op, task.ReshapeOp):
+                for value in (op.operand, op.result):
+                    found.setdefault(value, []).append(self._whole(value))
+            elif isinstance(op, task.ComputeOp) and op in self.jobs and not _rearranges(op):
+                for job, tilings in self.jobs[op]:
+                    found.setdefault(op.result, []).append(tuple(t.block for t in tilings))
+                    for source in job.sources:
+                        blocks = found.setdefault(source.value, [])
+                        blocks.append(_blocks(source, self.mesh, tilings))
+        return found
 
-        What writes over part of a state has the state's.
-        """
-        if op.overwritten is not None:
-            self.buffers[op.result] = self.buffers[op.overwritten]
-            return self.buffers[op.result]
-        for use in op.result.uses:
-            if isinstance(use.operation, task.OutputOp):
-                name = use.operation.tensor_name.data
-                return self._buffer(op.result, name, Role.OUTPUT, op.location)
-        return self._buffer(op.result, op.label(), Role.SCRATCH, op.location)
+    def _whole(self, value: SSAValue) -> tuple[int, ...]:
+        return tuple(max(c, 1) for c in Layout(task.spec_of(value), self.mesh).capacities())
 
     def _output(self, op: task.OutputOp) -> None:
-        name = op.tensor_name.data
-        source = self.buffers[op.operand]
-        owner = source.owner
-        assert isinstance(owner, device.BufferOp)
-        if owner.role.data == Role.OUTPUT and _first_output(op.operand) is op:
+        """An input that is an output too is copied; anything else is made where it belongs."""
+        if isinstance(op.operand.owner, task.ComputeOp) and op.operand.owner.overwritten is None:
             return
-        # An input that is an output too, or a second name for one value: copy it.
-        spec = task.spec_of(op.operand)
-        target = self._buffer(op.operand, name, Role.OUTPUT, op.location)
-        self.buffers[op.operand] = source
-        tilings = [tile_dim(c, c) for c in Layout(spec, self.mesh).capacities()]
+        layout, name = self.buffers.layout(op.operand), op.tensor_name.data
+        capacity = [max(c, 1) for c in layout.capacities()]
+        type_ = device.BufferType.get(capacity, dtype_attr(layout.spec.dtype), Memory.LOCAL)
+        extents = [layout.extent(d, self.me) for d in range(len(capacity))]
+        target = device.BufferOp(name, Role.OUTPUT, extents, type_)
+        self._add(target, op.location)
         grid = GridBuilder(self.names.fresh(f"copy_{name}"), "sm", {}, op.location)
-        zero = [as_expr(0)] * len(tilings)
-        blocks = [t.block for t in tilings]
-        views = [grid.view(b, zero, blocks, blocks) for b in (source, target)]
-        grid.add(device.CopyOp(*views))
+        source = self.buffers.whole(grid, op.operand)
+        sizes, zeros = [as_expr(c) for c in capacity], [as_expr(0)] * len(capacity)
+        grid.add(device.CopyOp(source, grid.view(target.result, zeros, sizes, capacity)))
         self.block.add_op(grid.finish())
 
-    def _tiles(self, op: task.ComputeOp) -> None:
-        target = self._result_buffer(op)
-        for job in jobs(op, self.mesh, self.me):
-            self._job(op, job, target)
-
-    def _job(self, op: task.ComputeOp, job: Job, target: SSAValue) -> None:
-        tilings = self._tilings(op, job)
+    def _job(self, op: task.ComputeOp, job: Job, tilings: list[DimTiling]) -> None:
+        if _rearranges(op):
+            job, tilings = self._fitting(op, job, tilings)
         grid = self._grid(op, tilings)
         coords = _coords(grid, tilings)
         spans = [(t.offset(c), t.size(c)) for t, c in zip(tilings, coords, strict=True)]
         views = [self._source(grid, source, job, tilings, spans) for source in job.sources]
-        blocks = [t.block for t in tilings]
+        blocks, sizes = [t.block for t in tilings], [size for _, size in spans]
         for shift in job.targets:
             at = [shift.get(d, 0) + offset for d, (offset, _) in enumerate(spans)]
-            views.append(grid.view(target, at, [size for _, size in spans], blocks))
+            loose = {d for d, t in enumerate(tilings) if t.shard or d in shift}
+            views.append(self.buffers.view(grid, op.result, Tile(at, sizes, blocks, loose)))
         types = [view.type for view in views]
         self.module.body.block.add_op(job.build(grid.name, types, grid.location))
         indices = [*job.indices, *(spans[d][0] for d in job.offsets)]
         grid.add(device.CallOp(grid.name, views, indices))
         self.block.add_op(grid.finish())
+
+    def _fitting(
+        self, op: task.ComputeOp, job: Job, tilings: list[DimTiling]
+    ) -> tuple[Job, list[DimTiling]]:
+        """A job that copies, with tiles that are boxes of both buffers: whole, rows or elements."""
+        last = len(tilings) - 1
+        for rows in ({}, dict.fromkeys(range(last), 1), dict.fromkeys(range(last + 1), 1)):
+            job = replace(job, blocks={**job.blocks, **rows})
+            tilings = self._tilings(op, job)
+            tiles = {s.value: _blocks(s, self.mesh, tilings) for s in job.sources}
+            tiles[op.result] = tuple(t.block for t in tilings)
+            if all(self.buffers.fits(value, blocks) for value, blocks in tiles.items()):
+                break
+        return job, tilings
 
     def _source(
         self,
@@ -184,44 +189,35 @@ class _Lowering:
         spans: Sequence[tuple[Expr, Expr]],
     ) -> SSAValue:
         """The box of a source that goes with a tile of the domain; whole where it is not cut."""
-        layout = Layout(task.spec_of(source.value), self.mesh)
-        there = Layout(job.domain, self.mesh)
-        offsets, sizes, blocks = list[Expr](), list[Expr](), list[int]()
+        layout, there = self.buffers.layout(source.value), Layout(job.domain, self.mesh)
+        offsets, sizes, loose = list[Expr](), list[Expr](), set(source.shift)
+        blocks = _blocks(source, self.mesh, tilings)
         for d, along in enumerate(source.cuts):
             if along is None:
-                size = max(layout.capacity(d), 1)
-                offset, size, block = as_expr(0), as_expr(size), size
+                offset, size = as_expr(0), as_expr(max(layout.capacity(d), 1))
             else:
-                shared = source.shared.get(d, 1)
-                offset, size = (part // shared for part in spans[along])
-                block = tilings[along].block // shared
+                offset, size = (part // source.shared.get(d, 1) for part in spans[along])
                 if there.axes(along) != layout.axes(d):
                     # A replica beside shards: this rank's rows of the whole.
                     offset = there.offset(along, self.me) - layout.offset(d, self.me) + offset
+                    loose.add(d)
+                if tilings[along].shard:
+                    loose.add(d)
             offsets.append(source.shift.get(d, 0) + offset)
             sizes.append(size)
-            blocks.append(block)
-        return grid.view(self.buffers[source.value], offsets, sizes, blocks)
+        return self.buffers.view(grid, source.value, Tile(offsets, sizes, blocks, loose))
 
     def _reshape(self, op: task.ReshapeOp) -> None:
         """One copy between the local parts, which are boxes of two shapes."""
-        source, target = self.buffers[op.operand], self._result_buffer(op)
-        specs = task.spec_of(op.operand), task.spec_of(op.result)
-        before, after = (Layout(spec, self.mesh).capacities() for spec in specs)
-        if 0 in before:
+        if 0 in self.buffers.layout(op.operand).capacities():
             return
-        whole = [tile_dim(c, c) for c in after]
-        grid = self._grid(op, whole)
-        zeros = [as_expr(0)] * max(len(before), len(after))
-        views = [
-            grid.view(buffer, zeros[: len(sizes)], [as_expr(n) for n in sizes], sizes)
-            for buffer, sizes in ((source, before), (target, after))
-        ]
+        grid = GridBuilder(self.names.fresh(op.label()), "sm", {}, op.location)
+        views = [self.buffers.whole(grid, value) for value in (op.operand, op.result)]
         grid.add(device.CopyOp(*views))
         self.block.add_op(grid.finish())
 
     def _collective(self, op: task.CollectiveOp) -> None:
-        source, target = self.buffers[op.operand], self._result_buffer(op)
+        source, target = self.buffers.of(op.operand), self.buffers.of(op.result)
         if op.choice is None:
             message = f"{op.label()} has no choice yet: run choose-algorithms first"
             raise PlanError(message, op_location(op))
@@ -293,20 +289,26 @@ class _Lowering:
         return GridBuilder(self.names.fresh(op.label()), "sm", bounds, op.location)
 
 
-def _meets_collective(value: SSAValue) -> bool:
-    """Whether a collective makes or takes it, or what an update makes of it."""
-    users = [use.operation for use in value.uses]
-    later = (u.result for u in users if isinstance(u, task.UpdateOp) and u.state is value)
-    return (
-        isinstance(value.owner, task.CollectiveOp)
-        or any(isinstance(user, task.CollectiveOp) for user in users)
-        or any(map(_meets_collective, later))
+def _has_jobs(op: Operation) -> TypeGuard[task.ComputeOp]:
+    """Whether an op is done tile by tile, if at all."""
+    other = task.CollectiveOp | task.ReshapeOp
+    return isinstance(op, task.ComputeOp) and not isinstance(op, other)
+
+
+def _rearranges(op: task.ComputeOp) -> bool:
+    """Whether an op copies, if it has to do anything."""
+    if isinstance(op, task.SliceOp):
+        return op.position is None
+    return isinstance(op, task.TransposeOp | task.ConcatOp)
+
+
+def _blocks(source: Source, mesh: Mesh, tilings: Sequence[DimTiling]) -> tuple[int, ...]:
+    """The sizes of the tiles of a source."""
+    whole = Layout(task.spec_of(source.value), mesh).capacities()
+    return tuple(
+        max(size, 1) if along is None else tilings[along].block // source.shared.get(d, 1)
+        for d, (along, size) in enumerate(zip(source.cuts, whole, strict=True))
     )
-
-
-def _first_output(value: SSAValue) -> Operation | None:
-    outputs = [u.operation for u in value.uses if isinstance(u.operation, task.OutputOp)]
-    return outputs[0] if outputs else None
 
 
 def _dim_names(d: int, tiling: DimTiling) -> tuple[str, ...]:

@@ -46,7 +46,8 @@ def _result_tile(grid: device.GridOp, funcs: dict[str, core.FuncOp]) -> tuple[in
     if not dots or len(made) != 1 or len(made[0].result.type.dims) != 2:
         return None
     m, n = grid.body.block.args[-2:]
-    down, across = made[0].offset_exprs
+    fold = made[0].fold
+    down, across = (made[0].offset_exprs[d] for d in (fold.axes if fold is not None else (0, 1)))
     if m in _leaves(across) or n in _leaves(down):
         return None
     height, width = made[0].result.type.dims

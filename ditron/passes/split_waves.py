@@ -126,7 +126,7 @@ def _is_tile(view: device.ViewOp, known: Sequence[Expr]) -> bool:
     offsets = all(o in known or isinstance(o, Const) for o in view.offset_exprs)
     sizes = [as_expr(d) for d in view.result.type.dims]
     local = view.at is None and _buffer(view).memory.data == Memory.LOCAL
-    return local and offsets and list(view.size_exprs) == sizes
+    return local and offsets and view.axes is None and list(view.size_exprs) == sizes
 
 
 def _buffer(view: device.ViewOp) -> device.BufferType:

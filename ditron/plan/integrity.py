@@ -60,6 +60,7 @@ def check_integrity(plan: Plan) -> None:
         name = type(table).__name__.lower()
         _require((np.diff(table.task) >= 0).all(), f"{name} are sorted by task")
     _check_boxes(plan)
+    _check_folds(plan)
 
 
 def _check_buffer(plan: Plan, buffer: Buffer) -> None:
@@ -102,6 +103,25 @@ def _check_boxes(plan: Plan) -> None:
         _require(inside, f"boxes lie within %{buffer.name}")
         flat = (lo[:, ndim:] == 0).all() and (hi[:, ndim:] == 1).all()
         _require(flat, f"boxes of %{buffer.name} have {ndim} dimensions")
+
+
+def _check_folds(plan: Plan) -> None:
+    """A kernel's views of a box have the box's elements, and no more."""
+    accesses = plan.accesses
+    for number, op in enumerate(plan.ops):
+        if not op.folds:
+            continue
+        first = np.searchsorted(accesses.task, np.flatnonzero(plan.tasks.op == number))
+        for view, fold in enumerate(op.folds):
+            if fold is None:
+                continue
+            here = first + view
+            dims = [len(plan.buffers[b].capacity) for b in np.unique(accesses.buffer[here])]
+            inside = all(0 <= axis < d for axis in fold.axes for d in dims)
+            alike = len(fold.axes) == len(fold.dims) and all(size > 0 for size in fold.dims)
+            _require(inside and alike, f"views of @{op.name} have dimensions of their boxes")
+            box = accesses.hi[here] - accesses.lo[here]
+            _require(fold.holds(box[(box > 0).all(axis=1)]), f"views of @{op.name} are boxes")
 
 
 def _require(fits: bool | np.bool_ | npt.NDArray[np.bool_], what: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
+from types import UnionType
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -20,7 +21,7 @@ from ditron.errors import PlanError
 from ditron.plan.integrity import check_integrity
 from ditron.plan.tables import Plan
 
-FORMAT = "ditron-plan-2"
+FORMAT = "ditron-plan-3"
 Array = np.ndarray[Any, np.dtype[Any]]
 _T = TypeVar("_T")
 
@@ -99,6 +100,8 @@ def _value(hint: Any, data: Any) -> Any:  # noqa: ANN401 - plain data
         if dtype != wanted.newbyteorder("<").str:
             raise TypeError(f"expected an array of {wanted}, got {dtype!r}")
         return np.frombuffer(raw, dtype).astype(wanted).reshape(shape)
+    if get_origin(hint) is UnionType:
+        return None if data is None else _value(get_args(hint)[0], data)
     if get_origin(hint) is tuple:
         return tuple(_value(get_args(hint)[0], item) for item in data)
     if is_dataclass(hint) and isinstance(hint, type):

@@ -22,6 +22,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from ditron.plan.fold import Fold
+
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -106,7 +108,8 @@ class Op:
     """One op of the device program; its tasks are rows of `tasks`.
 
     `kernel` names the core kernel of a CALL. `deferred`: its tasks' transfers land after their
-    end. `location` is the user's `file:line`.
+    end. `location` is the user's `file:line`. `folds` says for each view of a task how its
+    dimensions lie in its box's; empty where all are the same.
     """
 
     name: str
@@ -115,6 +118,11 @@ class Op:
     kernel: str
     location: str
     deferred: bool = False
+    folds: tuple[Fold | None, ...] = ()
+
+    def fold(self, view: int) -> Fold | None:
+        """That of one view."""
+        return self.folds[view] if self.folds else None
 
 
 @dataclass(frozen=True)
@@ -288,6 +296,12 @@ class Plan:
         order = np.lexsort((self.tasks.seq, self.tasks.lane)).astype(np.int32)
         bounds = np.searchsorted(self.tasks.lane[order], np.arange(len(self.lanes) + 1))
         return [order[a:b] for a, b in pairwise(bounds.tolist())]
+
+    def fold_of(self, access: int) -> Fold | None:
+        """How the view of an access lies in its box."""
+        task = int(self.accesses.task[access])
+        op = self.ops[int(self.tasks.op[task])]
+        return op.fold(access - self.accesses_of(task).start) if op.folds else None
 
     def accesses_of(self, task: int) -> range:
         """Rows of `accesses` that belong to a task."""

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from ditron.errors import PlanError
+from ditron.plan.fold import Fold
 from ditron.plan.tables import Mode, OpKind, Plan
 from ditron.runtime.heap import Heap
 from ditron.runtime.kernels import Kernel
@@ -43,7 +44,8 @@ class Binder:
         self._mode: list[int] = a.mode.tolist()
         self._empty: list[bool] = a.empty.tolist()
         self._whole: dict[tuple[int, int], torch.Tensor] = {}
-        self._boxes: dict[tuple[int, ...], torch.Tensor] = {}
+        self._boxes: dict[tuple[int | Fold | None, ...], torch.Tensor] = {}
+        self._folded = any(op.folds for op in plan.ops)
 
     def view(self, access: int) -> torch.Tensor:
         """The torch view of one access: its box of its buffer on the rank that owns it."""
@@ -52,10 +54,12 @@ class Binder:
         dims = len(self._plan.buffers[row].capacity)
         lo: list[int] = a.lo[access, :dims].tolist()
         hi: list[int] = a.hi[access, :dims].tolist()
-        key = (row, rank, *lo, *hi)
+        fold = self._plan.fold_of(access) if self._folded else None
+        key = (row, rank, *lo, *hi, fold)
         view = self._boxes.get(key)
         if view is None:
-            view = self._boxes[key] = self._cut(row, rank, lo, hi)
+            box = self._cut(row, rank, lo, hi)
+            view = self._boxes[key] = box if fold is None else unfold(box, fold)
         return view
 
     def _cut(self, row: int, rank: int, lo: list[int], hi: list[int]) -> torch.Tensor:
@@ -96,6 +100,16 @@ class Binder:
         if source.shape == target.shape:
             return partial(target.copy_, source)
         return lambda: target.copy_(source.reshape(target.shape))
+
+
+def unfold(box: torch.Tensor, fold: Fold) -> torch.Tensor:
+    """A box as a kernel sees it."""
+    shape = torch.Size(box.shape)
+    (sizes,) = fold.sizes(np.array([shape], np.int64)).tolist()
+    strides = [box.stride(axis) * step for axis, step in zip(fold.axes, fold.steps(), strict=True)]
+    if 0 in shape:
+        sizes = [0] * len(sizes)
+    return box.as_strided(sizes, strides, box.storage_offset())
 
 
 def _check_boxes(plan: Plan) -> None:
