@@ -398,6 +398,8 @@ class Transfer(BodyOp):
         ends = zip((self.source, self.target), self.REMOTE, ("source", "target"), strict=True)
         for view, may, side in ends:
             owner = view.owner
+            if isinstance(owner, ViewOp) and owner.axes is not None and any(self.REMOTE):
+                raise VerifyException(f"{self.name} moves boxes as they are, without dims")
             if isinstance(owner, ViewOp) and owner.peer is not None and not may:
                 raise VerifyException(f"the {side} of {self.name} is this rank's own memory")
 

@@ -25,6 +25,7 @@ from xdsl.irdl.declarative_assembly_format import (
 from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
 
 from ditron.plan.expr import (
     CALLS,
@@ -252,9 +253,8 @@ class Dims(CustomDirective):
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         state.print_whitespace(printer)
         attr = self.attr.get(op)
-        assert isinstance(attr, ArrayAttr)
-        numbers = [n.data for n in attr if isinstance(n, IntAttr)]
-        printer.print_string(", ".join(map(str, numbers)))
+        assert isa(attr, ArrayAttr[IntAttr])
+        printer.print_string(", ".join(str(n.data) for n in attr))
 
     def is_present(self, op: IRDLOperation) -> bool:
         return self.attr.get(op) is not None

@@ -85,13 +85,8 @@ class BufferPlaces:
 
     def _found(self, value: SSAValue) -> Group:
         """A buffer of its own."""
-        op, sizes = value.owner, self._rooms[value]
-        gathered = isinstance(op, task.AllGatherOp) and op.choice is not None
-        closed = isinstance(op, task.StateOp | task.ScalarOp) or (
-            gathered and op.choice.transfer == "in-place"
-        )
-        fixed = _is_fixed(value)
-        group = Group(value, BufferShape.of(sizes), {}, fixed, closed)
+        shape = BufferShape.of(self._rooms[value])
+        group = Group(value, shape, {}, _is_fixed(value), _is_closed(value))
         group.places[value] = group.shape.whole
         self.groups[value] = group
         return group
@@ -99,7 +94,7 @@ class BufferPlaces:
     def _try_view(self, value: SSAValue) -> bool:
         op = value.owner
         source = _viewed(op)
-        if source is None:
+        if source is None or not isinstance(op, task.ComputeOp):
             return False
         group = self.groups[source]
         place = self._view(op, group.places[source])
@@ -189,6 +184,17 @@ def _viewed(op: object) -> SSAValue | None:
             return op.operand
         case _:
             return None
+
+
+def _is_closed(value: SSAValue) -> bool:
+    """Whether a value's buffer may be written again, or is nowhere: then no view lies in it."""
+    match value.owner:
+        case task.StateOp() | task.ScalarOp():
+            return True
+        case task.AllGatherOp(choice=choice):
+            return choice is not None and choice.transfer == "in-place"
+        case _:
+            return False
 
 
 def _is_fixed(value: SSAValue) -> bool:

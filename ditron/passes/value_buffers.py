@@ -42,8 +42,9 @@ class ValueBuffers:
         self._made: dict[int, SSAValue] = {}
         # What the host knows by name keeps its name; other buffers are numbered around it.
         self._names = {op.tensor_name.data for op in (*program.sources, *program.outputs)}
-        results = (result for op in program.body.block.ops for result in op.results)
-        rooms = {value: self._rooms(value) for value in results}
+        rooms: dict[SSAValue, list[int]] = {}
+        for op in program.body.block.ops:
+            rooms.update((result, self._rooms(result)) for result in op.results)
         self.places = BufferPlaces(program, rooms, tiles)
 
     def layout(self, value: SSAValue) -> Layout:

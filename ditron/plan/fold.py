@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -59,8 +58,3 @@ class Fold:
         for axis in set(self.axes):
             box[:, axis] = sizes[:, self.parts(axis)].prod(axis=1)
         return box
-
-    def split(self, values: Sequence[int], fill: int = 1) -> list[int]:
-        """Something about each dimension of the box for that dimension's innermost part."""
-        inner = {axis: self.parts(axis)[-1] for axis in set(self.axes)}
-        return [values[a] if inner[a] == d else fill for d, a in enumerate(self.axes)]

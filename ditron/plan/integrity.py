@@ -116,7 +116,8 @@ def _check_folds(plan: Plan) -> None:
             if fold is None:
                 continue
             here = first + view
-            dims = [len(plan.buffers[b].capacity) for b in np.unique(accesses.buffer[here])]
+            buffers: list[int] = np.unique(accesses.buffer[here]).tolist()
+            dims = [len(plan.buffers[b].capacity) for b in buffers]
             inside = all(0 <= axis < d for axis in fold.axes for d in dims)
             alike = len(fold.axes) == len(fold.dims) and all(size > 0 for size in fold.dims)
             _require(inside and alike, f"views of @{op.name} have dimensions of their boxes")

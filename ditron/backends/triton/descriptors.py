@@ -101,7 +101,12 @@ def buffer_type(view: device.ViewOp) -> device.BufferType:
 
 def _fits(view: device.ViewOp, block: Shape) -> bool:
     type_ = buffer_type(view)
-    if view.at is not None or len(type_.dims) != len(block) or type_.dtype not in DTYPES:
+    if (
+        view.at is not None
+        or view.axes is not None
+        or len(type_.dims) != len(block)
+        or type_.dtype not in DTYPES
+    ):
         return False
     return strides_of(type_.dims)[0] * _element(view) % ALIGNMENT == 0
 

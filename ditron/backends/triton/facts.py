@@ -73,21 +73,24 @@ class GridFacts:
 
     def sizes(self, view: int, dim: int) -> Longs:
         """Elements of a view along a dimension, for each task that runs."""
-        return (self.hi - self.lo)[self.runs, view, dim]
+        box = (self.hi - self.lo)[self.runs, view]
+        fold = self.plan.ops[self.op].fold(view)
+        return box[:, dim] if fold is None else fold.sizes(box)[:, dim]
 
     def asked(self, view: device.ViewOp, dim: int) -> Longs:
         """What the view's size expression says, for each task that runs."""
-        return self.grid.of(view.size_args, view.sizes)[dim][self.runs]
+        axis, step = axis_of(view, dim)
+        return self.grid.of(view.size_args, view.sizes)[axis][self.runs] // step
 
     def rest(self, view: device.ViewOp, number: int, dim: int) -> Longs:
         """Elements from the view's offset to the end of its buffer, for each task that runs."""
-        owner = self.rank
+        owner, (axis, step) = self.rank, axis_of(view, dim)
         if view.peer is not None:
             owner = self.grid.of(view.peer_args, view.peer)[0]
         row = int(self.plan.accesses.buffer[self._first_access() + number])
-        extent = self.plan.buffers[row].extent[owner, dim]
-        offset = self.grid.of(view.offset_args, view.offsets)[dim]
-        return (extent - offset)[self.runs]
+        extent = self.plan.buffers[row].extent[owner, axis]
+        offset = self.grid.of(view.offset_args, view.offsets)[axis]
+        return (extent - offset)[self.runs] // step
 
     def _first_access(self) -> int:
         task = int(np.searchsorted(self.plan.tasks.op, self.op))
@@ -111,6 +114,12 @@ class GridFacts:
         mine = self.plan.tasks.op[notifies.task] == self.op
         here = mine & (self.plan.slots.signals[notifies.slot] == signals)
         return np.unique(self.plan.slots.count[notifies.slot[here]]).astype(np.int64)
+
+
+def axis_of(view: device.ViewOp, dim: int) -> tuple[int, int]:
+    """The dimension of a view's box that one of its own is part of, and how far it steps there."""
+    fold = view.fold
+    return (dim, 1) if fold is None else (fold.axes[dim], fold.steps()[dim])
 
 
 def local_signals(plan: Plan, driven: Collection[str] = ()) -> list[bool]:

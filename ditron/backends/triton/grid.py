@@ -11,18 +11,19 @@ from xdsl.ir import SSAValue
 from ditron.backends.triton.blocks import MOVED_ELEMENTS, Blocks, pointwise_blocks
 from ditron.backends.triton.cut import CallFacts, Cut, cut_call
 from ditron.backends.triton.expressions import condition, number, operand
+from ditron.backends.triton.facts import axis_of
 from ditron.backends.triton.names import Code
 from ditron.backends.triton.order import Order
 from ditron.backends.triton.origins import needed_sizes
 from ditron.backends.triton.parameters import TYPES
 from ditron.backends.triton.signals import Module, SignalCode
 from ditron.backends.triton.tiles import TileCode
-from ditron.backends.triton.views import View, power_of_two, strides_of
+from ditron.backends.triton.views import View, folded, power_of_two, strides_of, unseen
 from ditron.errors import PlanError
 from ditron.ir import core, device
 from ditron.ir.index import leaves
 from ditron.ir.locations import op_location
-from ditron.plan.expr import Expr
+from ditron.plan.expr import Expr, as_expr
 from ditron.runtime.gpu_program import Launch, What
 
 # Bytes that every buffer's address is a multiple of.
@@ -230,15 +231,16 @@ class GridKernel(SignalCode):
             self._size(view, number_, d) if (number_, d) in needed else ("", False)
             for d in range(len(dims))
         ]
+        offsets, strides = folded(view)
         return View(
             buffer=name,
             pointer="" if tiles else self._pointer(view, name, dtype),
             dtype=dtype,
-            offsets=tuple(view.offset_exprs),
+            offsets=offsets,
             sizes=tuple(text for text, _ in sizes),
             whole=tuple(whole for _, whole in sizes),
             capacity=dims,
-            strides=strides_of(type_.dims),
+            strides=strides,
             elements=strides_of((1, *type_.dims))[0],
             tiles=tiles,
             columns=0 if block is None else block[1],
@@ -256,7 +258,12 @@ class GridKernel(SignalCode):
             token = " + token" if self.waits else ""
             pointer = self.names.fresh(pointer if view.at is not None else f"{name}_here")
             self.code(f"{pointer} = tl.multiple_of({base}{token}, {ALIGNMENT})")
-        return pointer
+        rest = unseen(view)
+        if rest == as_expr(0):
+            return pointer
+        part = self.names.fresh(f"{name}_part")
+        self.code(f"{part} = {pointer} + {number(rest, self.values)}")
+        return part
 
     def _size(self, view: device.ViewOp, number_: int, dim: int) -> tuple[str, bool]:
         """How many elements a view has along a dimension, as code; whether always its capacity."""
@@ -265,7 +272,8 @@ class GridKernel(SignalCode):
         if (real == capacity).all():
             return str(capacity), True
         asked, rest = self.facts.asked(view, dim), self.facts.rest(view, number_, dim)
-        size, left = view.size_exprs[dim], self._rest(view, dim)
+        axis, step = axis_of(view, dim)
+        size, left = view.size_exprs[axis] // step, self._rest(view, axis) // step
         if (real == asked).all():
             text = number(size, self.values)
         elif (real == rest).all():
@@ -275,18 +283,18 @@ class GridKernel(SignalCode):
         if text.isidentifier() or text.isdigit():
             return text, False
         if text not in self._sizes:
-            at = len(view.offset_exprs) - 1 - dim
+            at = len(view.result.type.dims) - 1 - dim
             self._sizes[text] = self.names.fresh(("width", "height")[at] if at < 2 else "length")
             self.code.define(self._sizes[text], text)
         return self._sizes[text], False
 
-    def _rest(self, view: device.ViewOp, dim: int) -> Expr:
+    def _rest(self, view: device.ViewOp, axis: int) -> Expr:
         owner = view.buffer.owner
         assert isinstance(owner, device.BufferOp)
-        extent = owner.extents[dim]
+        extent = owner.extents[axis]
         if view.at is not None:
             extent = self.values.at_rank(extent, view.at)
-        return extent - view.offset_exprs[dim]
+        return extent - view.offset_exprs[axis]
 
 
 def _of_one_size(views: Sequence[View]) -> list[View]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ditron.backends.triton.expressions import LEVELS, ZERO, Values, operand, range_of
-from ditron.plan.expr import Expr
+from ditron.ir import device
+from ditron.plan.expr import Expr, as_expr
 
 # Elements of a buffer from which offsets need 64 bits.
 WIDE = 1 << 31
@@ -112,6 +113,31 @@ class View:
 def strides_of(dims: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides."""
     return tuple(int(np.prod(dims[d + 1 :], dtype=np.int64)) for d in range(len(dims)))
+
+
+def folded(view: device.ViewOp) -> tuple[tuple[Expr, ...], tuple[int, ...]]:
+    """Where a view begins along each of its dimensions, and how far apart elements are there.
+
+    Of the dimensions that are part of one of the buffer's the innermost begins where the box does.
+    """
+    assert isinstance(view.buffer.type, device.BufferType)
+    offsets, strides = view.offset_exprs, strides_of(view.buffer.type.dims)
+    fold = view.fold
+    if fold is None:
+        return tuple(offsets), strides
+    inner = {axis: fold.parts(axis)[-1] for axis in set(fold.axes)}
+    begins = (offsets[a] if inner[a] == d else as_expr(0) for d, a in enumerate(fold.axes))
+    steps = (strides[a] * step for a, step in zip(fold.axes, fold.steps(), strict=True))
+    return tuple(begins), tuple(steps)
+
+
+def unseen(view: device.ViewOp) -> Expr:
+    """Elements to where a box begins along dimensions that none of its view's is part of."""
+    assert isinstance(view.buffer.type, device.BufferType)
+    seen = range(len(view.offsets.data)) if view.fold is None else view.fold.axes
+    strides = enumerate(strides_of(view.buffer.type.dims))
+    parts = (view.offset_exprs[axis] * stride for axis, stride in strides if axis not in seen)
+    return sum(parts, as_expr(0))
 
 
 def turned(axis: Axis, frame: Frame) -> str:
