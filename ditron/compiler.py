@@ -44,6 +44,7 @@ def compile(  # noqa: A001 - the public name, as torch has it
     target: str = "cpu",
     machine: str | None = None,
     options: Options | None = None,
+    after: str | None = None,
 ) -> Executable:
     """Compile and prove a program.
 
@@ -53,9 +54,12 @@ def compile(  # noqa: A001 - the public name, as torch has it
         target: what to run on: "cpu", "cuda"; or an architecture to compile for ("sm_90").
         machine: a machine's name or YAML file; the target's own by default.
         options: what the user decides instead of ditron.
+        after: the last pass that IR has gone through, such as "fuse-tiles" for a dump of that
+            stage; only later passes run.
 
     Raises:
-        OptionError: an unknown target, or a choice that the program or machine cannot follow.
+        OptionError: an unknown target or pass, or a choice that the program or machine cannot
+            follow.
         ProofError: the plan is not right; the message is the counterexample.
     """
     if not isinstance(program, Program | DeviceProgram | ModuleOp):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -80,6 +84,9 @@ def compile(  # noqa: A001 - the public name, as torch has it
     else:
         lanes = _with_lanes(options, described, mesh.ranks, driven=driven)
         passes = default_pipeline(lanes, machine, driven=driven)
+    lowering = transport_pipeline(transport)
+    if after is not None:
+        passes, lowering = _later(passes, lowering, after)
     module = source.clone()
     with _no_gc():
         _run_passes(module, passes)
@@ -89,11 +96,21 @@ def compile(  # noqa: A001 - the public name, as torch has it
             check_persistent(plan, described.resident)
         elif not described.cores:  # the lanes of a CPU rank take turns
             check_residency(plan, described.workers, copies=not driven)
-        lowering = transport_pipeline(transport)
         _run_passes(module, lowering)
     built = backend.build(module, plan, transport, options.wait_bound_s)
     stages = Stages(source, [*passes, *lowering])
     return Executable(stages, plan, report, built, mesh, _tensors(program, source))
+
+
+def _later(
+    passes: list[ModulePass], lowering: list[ModulePass], after: str
+) -> tuple[list[ModulePass], list[ModulePass]]:
+    """What is left to do after a pass."""
+    names = [one.name for one in (*passes, *lowering)]
+    if after not in names:
+        raise OptionError(f"no pass {after!r} runs on this program; there is {', '.join(names)}")
+    done = names.index(after) + 1
+    return passes[done:], lowering[max(done - len(passes), 0) :]
 
 
 def _transport(target: str, backend: Backend, options: Options) -> TransportName:

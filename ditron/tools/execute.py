@@ -58,8 +58,8 @@ class RunResult:
 def build(source: Source, target: str, machine: str | None, options: Options) -> Executable:
     """Compile, with progress on a terminal."""
     with progress(f"compiling {source.path.name}"):
-        program = source.to_compile()
-        return compiler.compile(program, target=target, machine=machine, options=options)
+        program, after = source.to_compile(), source.stage
+        return compiler.compile(program, target, machine, options, after)
 
 
 def verify(source: Source, target: str, machine: str | None, options: Options) -> ProofReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from ditron.builder.task import Program
 from ditron.errors import DitronError, OptionError, ProgramError
 from ditron.ir import device
 from ditron.ir.frontend import parse_module
+from ditron.pipelines import NAMES
 from ditron.tools.arguments import parse_settings
 from ditron.universe import DIALECTS
 
@@ -47,15 +49,27 @@ class Source:
             return False
         return any(isinstance(op, device.ProgramOp) for op in self.program.ops)
 
+    @property
+    def stage(self) -> str | None:
+        """The pass that a dump of a lowered stage has gone through, by its name."""
+        if not self.lowered:
+            return None
+        for name in NAMES:
+            if re.search(rf"(?:^|[^a-z-]|[0-9]-){name}$", self.path.stem):
+                return name
+        msg = (
+            f"{self.path} is a dump of a lowered stage: name it after the last pass that it has"
+            " gone through, such as mine.04-fuse-tiles.mlir, and later ones run; or prove it as it"
+            " is with `ditron verify`"
+        )
+        raise OptionError(msg)
+
     def to_compile(self) -> Program | DeviceProgram | ModuleOp:
         """What `dt.compile` takes.
 
         Raises:
-            OptionError: a dump without a task program, or with a device program beside it.
+            OptionError: a dump without a task program.
         """
-        if self.lowered:
-            msg = f"{self.path} is a dump of a lowered stage: `ditron verify` proves it as it is"
-            raise OptionError(msg)
         if isinstance(self.program, ModuleOp) and find_task_program(self.program) is None:
             msg = f"{self.path} holds no task.program"
             raise OptionError(msg)

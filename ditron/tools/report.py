@@ -13,7 +13,7 @@ from ditron.plan.tables import Plan
 from ditron.tools.execute import RunRequest, RunResult
 from ditron.tools.picture import draw
 from ditron.tools.plan_tables import plan_data, plan_report
-from ditron.tools.show import columns, console, launch_times, short
+from ditron.tools.show import columns, console, decision_rows, launch_times
 
 
 def print_run(result: RunResult, request: RunRequest) -> None:
@@ -22,8 +22,7 @@ def print_run(result: RunResult, request: RunRequest) -> None:
     out.print(f"[bold]{result.program}[/bold] on {result.ranks} ranks")
     if result.decisions:
         out.print("\n[bold]decisions[/bold]")
-        rows = ((d.name, d.choice, short(d.where)) for d in result.decisions)
-        out.print(columns(rows), markup=False)
+        out.print(columns(decision_rows(result.decisions)), markup=False)
     out.print("\n[bold]proofs[/bold]")
     out.print(result.proofs, markup=False)
     if result.seconds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Generator, Iterable, Iterator
@@ -23,6 +24,9 @@ PROGRESS_AFTER_S = 1.0
 
 PIPE_WIDTH = 120
 """Columns where standard output is no terminal."""
+
+NAMES_SHOWN = 3
+"""Of ops that share a line of decisions."""
 
 
 def console() -> Console:
@@ -77,6 +81,25 @@ def decisions(source: ModuleOp, decided: ModuleOp) -> list[Decision]:
         if op.choice is not None:
             found.append(Decision(op.name, op.label(), _describe(op.choice), where))
     return found
+
+
+def decision_rows(found: Iterable[Decision]) -> list[tuple[str, str, str]]:
+    """(names, choice, line) of decisions; ops of one line that chose the same share a row.
+
+    Layers do not count: `layers.*.qkv` is one name.
+    """
+    names: dict[tuple[str, str], dict[str, None]] = {}
+    for decision in found:
+        name = re.sub(r"(?<=\.)\d+(?=\.)", "*", decision.name)
+        names.setdefault((decision.choice, short(decision.where)), {})[name] = None
+    return [(_some(list(alike)), *key) for key, alike in names.items()]
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    if more <= 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:NAMES_SHOWN])} and {more} more"
 
 
 def _compute_ops(module: ModuleOp) -> Iterator[task.ComputeOp]:

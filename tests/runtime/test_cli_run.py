@@ -90,7 +90,24 @@ def test_a_lowered_dump_is_proved_as_it_is(run: Run, tmp_path: Path):
     code, out, err = run("verify", broken)
     assert (code, out) == (1, "")
     assert err.startswith(f"{broken}:")
-    assert run("run", stage)[0] == 2
+    code, _, err = run("run", broken)
+    assert code == 2
+    assert "name it after the last pass" in err
+
+
+def test_a_lowered_dump_runs_on_from_there(run: Run, tmp_path: Path):
+    run("compile", AG_GEMM, "--dump", tmp_path, *SMALL)
+    for name in ("lower-task-to-device", "insert-signals", "lower-to-shmem"):
+        (stage,) = tmp_path.glob(f"*-{name}.mlir")
+        code, out, err = run("run", stage, "--check", "--repeats", "1")
+        assert (code, err) == (0, "")
+        assert "agrees with float64" in out
+    unsignalled = tmp_path / "mine.insert-signals.mlir"
+    lines = stage.with_name("09-insert-signals.mlir").read_text().splitlines()
+    unsignalled.write_text("\n".join(line for line in lines if "device.wait" not in line))
+    code, out, err = run("run", unsignalled)
+    assert (code, out) == (1, "")
+    assert "nothing orders" in err
 
 
 def test_inputs_from_a_file(run: Run, tmp_path: Path):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ditron as dt
@@ -69,6 +71,22 @@ def test_decisions_name_the_users_line(executable: dt.Executable, path: Path):
         assert "dt." in lines[int(line) - 1]
         if decision.op == "task.matmul":
             assert re.search(r"dt\.(matmul|models)", lines[int(line) - 1])
+
+
+def test_a_dump_goes_on_where_it_stopped(executable: dt.Executable, path: Path, tmp_path: Path):
+    stages = [name for name in executable.stages if name.endswith(("fuse-tiles", "elide-waits"))]
+    assert len(stages) == (0 if isinstance(load(path).program, dt.DeviceProgram) else 2)
+    for name in stages:
+        dump = tmp_path / f"mine.{name}.mlir"
+        dump.write_text(executable.stages[name])
+        source = load(dump)
+        with dt.compile(source.to_compile(), after=source.stage) as rest:
+            assert len(rest.stages) < len(executable.stages)
+            for table in ("tasks", "accesses", "waits", "notifies", "slots"):
+                mine, theirs = getattr(rest.plan, table), getattr(executable.plan, table)
+                for column in fields(mine):
+                    values = getattr(mine, column.name), getattr(theirs, column.name)
+                    assert np.array_equal(*values), (table, column.name)
 
 
 def test_compiling_twice_gives_the_same_bytes(executable: dt.Executable, path: Path):

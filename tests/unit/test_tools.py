@@ -16,6 +16,7 @@ from ditron.plan.options import OpOptions, Options
 from ditron.tools.check import Agreement, bit_equal, check_outputs, largest_error, last_place
 from ditron.tools.inputs import load_inputs, make_inputs, split_weights
 from ditron.tools.settings import make_options
+from ditron.tools.show import Decision, decision_rows
 
 
 def program_op(program: dt.Program) -> task.ProgramOp:
@@ -141,3 +142,14 @@ def test_replicas_that_differ_are_noticed(summed: task.ProgramOp):
     assert found.error <= found.bound
     assert not found.agrees
     assert "replicas DIFFER" in str(found)
+
+
+def test_alike_decisions_share_a_row():
+    rope = [Decision("rope", f"layers.{i}.{n}", "8x8", "a.py:2") for i in range(3) for n in "qkvow"]
+    one = Decision("matmul", "head", "16x8", "a.py:2")
+    rows = decision_rows([*rope, one, Decision("matmul", "x", "16x8", "a.py:3")])
+    assert rows == [
+        ("layers.*.q, layers.*.k, layers.*.v and 2 more", "8x8", "a.py:2"),
+        ("head", "16x8", "a.py:2"),
+        ("x", "16x8", "a.py:3"),
+    ]
