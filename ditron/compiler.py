@@ -77,6 +77,10 @@ def compile(  # noqa: A001 - the public name, as torch has it
     source = program if isinstance(program, ModuleOp) else program.ir
     mesh = task_program(source).mesh if isinstance(program, ModuleOp) else program.mesh
     _check_machine(mesh, backend, described)
+    if options.scheduler == "queue" and not described.cores:
+        raise OptionError(
+            "scheduler queue is for CPU ranks and simulation: kernels have a program a lane"
+        )
     transport = _transport(target, backend, options)
     driven = "copy" in TRANSPORTS[transport].driven
     if isinstance(program, DeviceProgram):

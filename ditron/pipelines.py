@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
 from importlib import import_module
+from typing import cast
 
 from xdsl.passes import ModulePass
 
@@ -25,7 +26,7 @@ from ditron.passes.schedule_tasks import ScheduleTasksPass
 from ditron.passes.split_waves import SplitWavesPass
 from ditron.plan.cost import is_serial
 from ditron.plan.machine import load_machine
-from ditron.plan.options import Options
+from ditron.plan.options import Options, Scheduler
 
 NAMES = (
     "infer-placements",
@@ -81,9 +82,11 @@ def default_pipeline(options: Options, machine: str, *, driven: bool = False) ->
         ),
         PlanMemoryPass(reuse=options.reuse_memory is not False),
         ScheduleTasksPass(
+            cast("Scheduler", options.scheduler or "round-robin"),
             workers=options.workers or 1,
             copy_lanes=options.copy_lanes or 1,
             local_lane=driven,
+            machine=machine,
         ),
         InsertSignalsPass(machine),
         ElideWaitsPass(),

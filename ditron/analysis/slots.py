@@ -20,11 +20,11 @@ import numpy as np
 from ditron.analysis.arrays import changes, last_of_run, longs, spans
 from ditron.analysis.happens_before import assume_separation
 from ditron.analysis.pairing import Pairing
-from ditron.errors import PlanError
 from ditron.plan.tables import (
     After,
     Ints,
     LaneOrder,
+    Lanes,
     Longs,
     Mode,
     Notifies,
@@ -142,6 +142,27 @@ class SlotPlan:
         return result
 
 
+def without_queues(plan: Plan) -> Plan:
+    """The plan with a lane of its own for each task of a queue, since a queue orders nothing."""
+    queued = np.array([o is LaneOrder.QUEUE for o in plan.lanes.order], np.bool_)[plan.tasks.lane]
+    loose = np.flatnonzero(queued)
+    if not len(loose):
+        return plan
+    lanes, tasks, many = plan.lanes, plan.tasks, len(plan.lanes)
+    of = [*range(many), *tasks.lane[loose].tolist()]
+    lane, seq = tasks.lane.copy(), tasks.seq.copy()
+    lane[loose], seq[loose] = many + np.arange(len(loose)), 0
+    apart = Lanes(
+        rank=lanes.rank[of],
+        index=lanes.index[of],
+        engine=tuple(lanes.engine[i] for i in of),
+        kind=tuple(lanes.kind[i] for i in of),
+        order=(LaneOrder.STATIC,) * len(of),
+        fifo=lanes.fifo[of],
+    )
+    return replace(plan, lanes=apart, tasks=replace(tasks, lane=lane, seq=seq))
+
+
 def plan_slots(
     plan: Plan,
     pairing: Pairing,
@@ -152,9 +173,8 @@ def plan_slots(
 
     `setters` are ops that can only set a slot, so that each of their events needs its own. Tasks
     that share a number in `together` [T], unless it is -1, wait for all transfers that one needs.
+    The plan has no queues: see `without_queues`.
     """
-    if LaneOrder.QUEUE in plan.lanes.order:
-        raise PlanError("queue lanes cannot be given signals yet: use static lanes")
     data = _data_rows(plan, pairing, together)
     needed = _needed_credits(_slots(plan, *data, setters), pairing)
     parts = [data, _credit_rows(plan, needed)]

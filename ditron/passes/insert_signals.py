@@ -39,7 +39,7 @@ from xdsl.passes import ModulePass
 
 from ditron.analysis.expand import expand
 from ditron.analysis.pairing import pair
-from ditron.analysis.slots import SlotArray, SlotPlan, plan_slots
+from ditron.analysis.slots import SlotArray, SlotPlan, plan_slots, without_queues
 from ditron.analysis.symbols import device_program
 from ditron.errors import PlanError
 from ditron.ir import device
@@ -61,7 +61,7 @@ class InsertSignalsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         engines = load_machine(self.machine).engines
-        program, plan = device_program(op), expand(op, nominal=True)
+        program, plan = device_program(op), without_queues(expand(op, nominal=True))
         if plan.signals:
             raise PlanError("the program has signals already", op_location(program))
         setters = {i for i, o in enumerate(plan.ops) if not engines[o.engine].remote_add}

@@ -100,6 +100,12 @@ class GridSignals:
         fitted = [fit(k.reshape(self.grid.shape), everywhere, self.features) for k in keys]
         set_schedule(self.op, order=[self._materialise(f) for f in fitted])
 
+    def deal(self, lanes: Longs) -> None:
+        """Give each task a lane."""
+        everywhere = np.ones(self.grid.shape, np.bool_)
+        fitted = fit(lanes.reshape(self.grid.shape), everywhere, [*self.features, self.place()])
+        set_schedule(self.op, lane=self._materialise(fitted))
+
     def together(self) -> Longs | None:
         """For each task, what it starts together with: the first key of an order of several."""
         schedule = self.op.schedule
@@ -107,11 +113,20 @@ class GridSignals:
             return None
         return self.grid.of(schedule.order_args, schedule.order)[0]
 
-    def position(self) -> Expr | None:
-        """A task's place in the order of its rank's tasks, where they have one that fits a form."""
+    def place(self) -> Feature:
+        """A task's place in the order of its rank's, if that has a form, else in the grid."""
         schedule = self.op.schedule
+        expr, total = Const(0), 1
+        for arg, bound in zip(
+            reversed(self.op.body.block.args), reversed(self.op.dims), strict=True
+        ):
+            expr = Ssa(arg) * total + expr
+            total *= bound
+        grid = Feature(
+            expr, np.broadcast_to(np.arange(total).reshape(self.op.dims), self.grid.shape)
+        )
         if schedule is None or schedule.order is None:
-            return None
+            return grid
         keys = [
             k.reshape(self.ranks, -1) for k in self.grid.of(schedule.order_args, schedule.order)
         ]
@@ -120,7 +135,7 @@ class GridSignals:
         )
         place = np.argsort(order, axis=-1).reshape(self.grid.shape)
         fitted = fit(place, np.ones(self.grid.shape, np.bool_), self.features)
-        return fitted if isinstance(fitted, Expr) else None
+        return Feature(fitted, place) if isinstance(fitted, Expr) else grid
 
     def _mask(self, task: Longs) -> Bools:
         mask = np.zeros(self.grid.tasks, np.bool_)

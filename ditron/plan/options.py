@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
-from typing import get_type_hints
+from typing import Literal, get_args, get_type_hints
 
 import msgspec
 
 from ditron.errors import OptionError
 from ditron.plan.collectives import parse_algorithm
 
+Scheduler = Literal["round-robin", "program-order", "zigzag", "critical-path", "queue"]
+SCHEDULERS: tuple[Scheduler, ...] = get_args(Scheduler)
 TILE = "two positive sizes such as (128, 256)"
 
 
@@ -53,6 +55,8 @@ class Options(OpOptions):
         order: "natural" keeps tiles in grid order; None orders them by when their data arrives.
         fusion: False keeps every op a kernel of its own.
         megakernel: whether a rank's whole program becomes one persistent kernel (GPUs).
+        scheduler: how compute tasks are dealt to lanes: "round-robin" (None), "program-order",
+            "zigzag", "critical-path" or "queue"; see the pass `schedule-tasks`.
         reuse_memory: False gives every buffer bytes of its own.
         wait_bound_s: seconds after which a wait gives up and reports.
         per_op: choices by op name; patterns as in `fnmatch`, the first that matches counts.
@@ -65,6 +69,7 @@ class Options(OpOptions):
     order: str | None = None
     fusion: bool | None = None
     megakernel: bool = False
+    scheduler: str | None = None
     reuse_memory: bool | None = None
     wait_bound_s: float = 30.0
     per_op: Mapping[str, OpOptions] = field(default_factory=dict[str, OpOptions])
@@ -74,6 +79,9 @@ class Options(OpOptions):
         super().__post_init__()
         if self.order not in (None, "natural", "arrival"):
             raise OptionError(f'order is "natural" or "arrival", got {self.order!r}')
+        if self.scheduler not in (None, *SCHEDULERS):
+            known = ", ".join(SCHEDULERS)
+            raise OptionError(f"scheduler is one of {known}, got {self.scheduler!r}")
         for name in ("workers", "copy_lanes"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise OptionError(f"{name} is at least 1, got {getattr(self, name)}")

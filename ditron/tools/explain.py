@@ -20,8 +20,9 @@ from ditron.passes.choices import Asked, Chooser
 from ditron.passes.infer_placements import InferPlacementsPass
 from ditron.passes.play_choices import play_choices
 from ditron.plan.candidates import Priced, Question, answer, price, runner_up
+from ditron.plan.cost import is_serial
 from ditron.plan.machine import Machine, load_machine
-from ditron.plan.options import Options
+from ditron.plan.options import SCHEDULERS, Options
 from ditron.tools.loading import Source
 from ditron.tools.show import columns, console, progress, short
 from ditron.tools.simulate import check_ranks, lower, run_passes, show_us
@@ -72,12 +73,17 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Report:
-    """All explanations of a program on a machine."""
+    """All explanations of a program on a machine.
+
+    `schedulers_us` is a launch by each scheduler, played; empty where ranks share cores, since all
+    lanes of a rank take turns there.
+    """
 
     program: str
     ranks: int
     machine: str
     ops: list[Explanation]
+    schedulers_us: dict[str, float]
 
 
 def explain(source: Source, machine: str, options: Options) -> Report:
@@ -104,7 +110,11 @@ def explain(source: Source, machine: str, options: Options) -> Report:
             _explain(op, line, asked.get(op), _Player(chosen, machine, options))
             for op, line in zip(_compute_ops(chosen), lines, strict=True)
         ]
-    return Report(program.program_name, program.mesh.ranks, described.name, ops)
+        policies = () if is_serial(described) else SCHEDULERS
+        played = {
+            p: _Player(chosen, machine, replace(options, scheduler=p)).play() for p in policies
+        }
+    return Report(program.program_name, program.mesh.ranks, described.name, ops, played)
 
 
 def _compute_ops(module: ModuleOp) -> list[task.ComputeOp]:
@@ -113,16 +123,17 @@ def _compute_ops(module: ModuleOp) -> list[task.ComputeOp]:
 
 @dataclass(frozen=True)
 class _Player:
-    """Plays the chosen program, with one collective done another way."""
+    """Plays the chosen program, as it is or with one collective done another way."""
 
     chosen: ModuleOp
     machine: str
     options: Options
 
-    def play(self, op: task.ComputeOp, choice: ChoiceAttr) -> float:
+    def play(self, op: task.ComputeOp | None = None, choice: ChoiceAttr | None = None) -> float:
         module = self.chosen.clone()
-        at = _compute_ops(self.chosen).index(op)
-        _compute_ops(module)[at].choice = choice
+        if op is not None:
+            at = _compute_ops(self.chosen).index(op)
+            _compute_ops(module)[at].choice = choice
         plan = lower(module, self.machine, self.options)
         return simulate(plan, load_machine(self.machine)).makespan_us
 
@@ -208,6 +219,10 @@ def print_report(report: Report) -> None:
             out.print(f"  overlapping pays from {op.overlap_from_rows} rows a rank", markup=False)
         if op.ways:
             out.print(_ways_table(op.ways), markup=False)
+    if report.schedulers_us:
+        out.print("\n[bold]schedulers[/bold], a launch played with each")
+        rows = [(f"    {name}", show_us(us)) for name, us in report.schedulers_us.items()]
+        out.print(columns(rows, ("    scheduler", "launch")), markup=False)
 
 
 def _ways_table(ways: list[Way]) -> str:

@@ -23,6 +23,7 @@ from ditron.ir import task
 from ditron.plan import collectives
 from ditron.plan import spec as rules
 from ditron.plan.dtypes import DTYPES, DType, Kind
+from ditron.plan.options import SCHEDULERS
 from ditron.plan.placement import Partial, Placement, Replicate, Shard
 
 RANKS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -163,6 +164,7 @@ def options(draw: st.DrawFn, program: dt.Program, largest: int) -> dt.Options:
         copy_lanes=draw(st.integers(1, 3)),
         order=draw(st.sampled_from((None, "natural", "arrival"))),
         fusion=draw(st.sampled_from((None, False))),
+        scheduler=draw(st.sampled_from((None, *SCHEDULERS))),
         reuse_memory=draw(st.sampled_from((None, False))),
         per_op=per_op,
     )

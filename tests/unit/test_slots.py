@@ -13,8 +13,7 @@ import pytest
 import ditron as dt
 from ditron.analysis.happens_before import assume_separation
 from ditron.analysis.pairing import pair
-from ditron.analysis.slots import SlotPlan, plan_slots
-from ditron.errors import PlanError
+from ditron.analysis.slots import SlotPlan, plan_slots, without_queues
 from ditron.plan.tables import LaneOrder, Plan
 from tests.unit.lowered import PROGRAMS, ag_gemm, gemm_ar, gemm_rs, plan_of
 
@@ -208,11 +207,15 @@ def test_numberings_tell_slots_apart(options: dict[str, Any]):
             assert numbering.min() >= 0
 
 
-def test_queues_are_refused():
+def test_each_task_of_a_queue_tells_for_itself():
     plan = scheduled(ag_gemm(2))
-    lanes = replace(plan.lanes, order=(LaneOrder.QUEUE,) * len(plan.lanes))
-    with pytest.raises(PlanError, match="queue lanes cannot be given signals yet"):
-        plan_slots(replace(plan, lanes=lanes), pair(plan))
+    queue = tuple(LaneOrder.QUEUE if e == "sm" else LaneOrder.STATIC for e in plan.lanes.engine)
+    apart = without_queues(replace(plan, lanes=replace(plan.lanes, order=queue)))
+    computes = np.array([op.engine == "sm" for op in plan.ops])[plan.tasks.op]
+    assert len(np.unique(apart.tasks.lane[computes])) == np.count_nonzero(computes)
+    assert (apart.tasks.lane[~computes] == plan.tasks.lane[~computes]).all()
+    assert (apart.lanes.rank[apart.tasks.lane] == plan.tasks.rank).all()
+    assert without_queues(plan) is plan
 
 
 def _waiters(slots: SlotPlan) -> list[frozenset[int]]:

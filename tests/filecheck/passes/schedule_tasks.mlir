@@ -1,5 +1,7 @@
 // RUN: ditron-opt %s -p schedule-tasks | filecheck %s --check-prefix=ONE
 // RUN: ditron-opt %s -p 'schedule-tasks{workers=2}' | filecheck %s --check-prefix=TWO
+// RUN: ditron-opt %s -p 'schedule-tasks{policy=zigzag workers=3}' | filecheck %s --check-prefix=ZIGZAG
+// RUN: ditron-opt %s -p 'schedule-tasks{policy=queue workers=3}' | filecheck %s --check-prefix=QUEUE
 // RUN: not ditron-opt %s -p 'schedule-tasks{workers=0}' 2>&1 | filecheck %s --check-prefix=NONE
 // RUN: not ditron-opt %s -p 'schedule-tasks{policy=best}' 2>&1 | filecheck %s --check-prefix=POLICY
 
@@ -12,8 +14,15 @@
 // TWO: device.grid @tiles engine sm in (%[[P:.*]] = 4, %[[M:.*]] = 2) {
 // TWO: device.schedule lane[{{.*}}%[[M]]{{.*}} mod 2]
 
+// Up, then down.
+// ZIGZAG: device.grid @tiles engine sm in (%[[P:.*]] = 4, %[[M:.*]] = 2) {
+// ZIGZAG: device.schedule lane[(%[[P]] * 2 + %[[M]]) mod 3 + (%[[P]] * 2 + %[[M]]) floordiv 3 mod 2 * (2 - (%[[P]] * 2 + %[[M]]) mod 3 * 2)]
+
+// QUEUE: device.grid @tiles engine sm queue in (
+// QUEUE: device.schedule lane[0]
+
 // NONE: ditron-opt: error: {{.*}}at least one
-// POLICY: ditron-opt: error: pass 'schedule-tasks': {{.*}}Literal['round-robin', 'program-order']
+// POLICY: ditron-opt: error: pass 'schedule-tasks': {{.*}}Literal['round-robin', 'program-order', 'zigzag', 'critical-path', 'queue']
 
 core.func @copy(%a: !core.view<32x64xf32>, %y: !core.view<32x64xf32>) {
   %0 = core.load %a : !core.view<32x64xf32> -> !core.tile<32x64xf32>
