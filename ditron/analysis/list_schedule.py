@@ -37,9 +37,9 @@ def list_schedule(plan: Plan, machine: Machine, workers: int) -> Longs:
     lane = longs(plan.lanes.index)[plan.tasks.lane]
     own: list[int] = plan.tasks.lane.tolist()
     ranks: list[int] = plan.tasks.rank.tolist()
-    order = np.lexsort((plan.tasks.rank, plan.tasks.seq, plan.tasks.op))
+    order: list[int] = np.lexsort((plan.tasks.rank, plan.tasks.seq, plan.tasks.op)).tolist()
     is_compute: list[bool] = computes.tolist()
-    for task in order.tolist():
+    for task in order:
         ready = data.ready(task)
         if is_compute[task]:
             lanes = free[ranks[task]]
