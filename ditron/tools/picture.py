@@ -12,7 +12,7 @@ from html import escape
 from ditron.analysis.counterexample import Arrow, Found, Mark
 from ditron.analysis.plan_records import LaneRecord
 
-LABEL, BOX, GAP, ROW = 190, 130, 34, 64  # widths and the height of a row, pixels
+LABEL, BOX, GAP, ROW = 240, 164, 34, 64  # widths and the height of a row, pixels
 LINE, WRAP = 17, 110  # a line of text, and how many characters it holds
 STYLE = """\
 text { font: 12px system-ui, sans-serif; fill: #222 }
