@@ -66,7 +66,7 @@ def program(kind: str, ranks: int, shape: tuple[int, int], dim: int, dtype: dt.D
 
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize(("kind", "algorithm"), algorithms())
+@pytest.mark.parametrize(("kind", "algorithm"), list(algorithms()))
 def test_collective(kind: str, algorithm: str, ranks: int, dim: int) -> None:
     for number, size in enumerate(SIZES):
         shape = (size, WIDTH) if dim == 0 else (WIDTH, size)
