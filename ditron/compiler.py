@@ -101,6 +101,7 @@ def compile(  # noqa: A001 - the public name, as torch has it
         elif not described.cores:  # the lanes of a CPU rank take turns
             check_residency(plan, described.workers, copies=not driven)
         _run_passes(module, lowering)
+        _verify(module)
     built = backend.build(module, plan, transport, options.wait_bound_s)
     stages = Stages(source, [*passes, *lowering])
     return Executable(stages, plan, report, built, mesh, _tensors(program, source))
@@ -149,13 +150,16 @@ def _check_machine(mesh: Mesh, backend: Backend, machine: Machine) -> None:
 
 
 def _run_passes(module: ModuleOp, passes: Sequence[ModulePass]) -> None:
-    """Run passes and verify what comes out.
-
-    `ditron-opt` and the tests verify after each pass, which takes half of a model's compile time.
-    """
     context = Context()
     for one in passes:
         one.apply(context, module)
+
+
+def _verify(module: ModuleOp) -> None:
+    """Verify what came out of all passes.
+
+    `ditron-opt` and the tests verify after each pass, which takes half of a model's compile time.
+    """
     module.verify()
     check_dominance(module)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ditron.analysis.arrays import changes, longs, spans
+from ditron.analysis.arrays import changes, distinct, longs, spans
 from ditron.plan.tables import Longs
 
 
@@ -54,21 +54,23 @@ class Cuts:
         self._span = int(size.max(initial=0)) + 1
         self._size = size
         ends = np.arange(len(size)) * self._span
-        self._keys = np.unique(np.concatenate([ends, ends + size]))
-        self._index()
+        self._new: list[Longs] = [ends, ends + size]
+        self._keys = np.zeros(0, np.int64)
 
     def add(self, axis: Longs, at: Longs) -> None:
-        """Cut axes where they are not cut yet; beyond an axis' ends nothing is cut."""
+        """Cut axes where they are not cut yet; beyond an axis' ends nothing is cut.
+
+        Counts from the next `close` on.
+        """
         inside = (at > 0) & (at < self._size[axis])
-        self._keys = np.union1d(self._keys, axis[inside] * self._span + at[inside])
-        self._index()
+        self._new.append(distinct(axis[inside] * self._span + at[inside]))
 
     def close(self, relations: Relations) -> None:
         """Carry cuts over relations until there are no new ones."""
         for axis, lo in ((relations.a, relations.a_lo), (relations.b, relations.b_lo)):
             self.add(axis, lo)
             self.add(axis, lo + relations.size)
-        fresh = self._keys
+        self._keys = fresh = distinct(np.concatenate(self._new))
         while len(fresh):
             changed = np.zeros(len(self._size), np.bool_)
             changed[fresh // self._span] = True
@@ -78,9 +80,10 @@ class Cuts:
             many = np.searchsorted(fresh, base + relations.size[use], side="left") - first
             carried = fresh[spans(first, many)] - np.repeat(base, many)
             to = relations.b[use] * self._span + relations.b_lo[use]
-            carried = np.unique(carried + np.repeat(to, many))
-            fresh = np.setdiff1d(carried, self._keys, assume_unique=True)
-            self._keys = np.union1d(self._keys, fresh)
+            carried = distinct(carried + np.repeat(to, many))
+            at = np.minimum(np.searchsorted(self._keys, carried), len(self._keys) - 1)
+            fresh = carried[self._keys[at] != carried]
+            self._keys = np.insert(self._keys, np.searchsorted(self._keys, fresh), fresh)
         self._index()
 
     def _index(self) -> None:

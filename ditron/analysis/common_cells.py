@@ -40,7 +40,8 @@ class CommonCells:
     """The plan's buffers and the program's tensors, with the cuts that they share.
 
     `tasks` are those that do something (some box that they write is not empty), `first_access` [T]
-    is the row of each task's first view.
+    is the row of each task's first view. `live` [A] are their accesses, whose views have `many`
+    [A, D] cells along each dimension.
 
     Raises:
         PlanError: the plan's buffers are not those of the program, or a kernel is missing.
@@ -65,7 +66,9 @@ class CommonCells:
         self.tasks = np.flatnonzero(works).astype(np.int64)
         number = len(self.axes.sizes) + len(self.program_axes.sizes)
         self.views = ViewAxes(plan, self.axes, self.first_access, self.tasks, number)
-        self.cuts = self._cut(np.flatnonzero(works[accesses.task]).astype(np.int64))
+        self.live = works[accesses.task]
+        self.cuts = self._cut(np.flatnonzero(self.live).astype(np.int64))
+        self.many = self.views.many(self.cuts, self.live)
 
     def kernel(self, op: int) -> core.FuncOp:
         """The kernel that an op calls."""

@@ -74,7 +74,7 @@ class _Delivery:
     ) -> None:
         self.plan = plan
         self.cells = CommonCells(plan, kernels, program)
-        self.memory = TagMemory(plan, self.cells.axes, self.cells.cuts)
+        self.memory = TagMemory(plan, self.cells.axes, self.cells.cuts, self.cells.live)
 
     def check(self) -> DeliveryReport:
         expected = program_tags(self.cells.program_axes, self.cells.cuts)
@@ -101,19 +101,18 @@ class _Delivery:
                 base = self.cells.program_axes.base[bound.value]
                 edges = [self.cells.cuts.edges(base + d) for d in range(len(shape))]
                 part = input_tags(term_name(bound.name, rank), edges)
-            at = longs(np.arange(int(cells.start), int(cells.stop)))
-            self.memory.write(at, part.ravel(), np.full_like(at, -1))
+            self.memory.write(cells, part.ravel(), np.full_like(cells, -1))
 
     def _check_kept(self, source: Bound, filled: Tags) -> None:
         """Inputs and weights stay for the next launch, which may come without new ones."""
         memory = self.memory
         for rank in range(self.plan.ranks):
             cells, _ = memory.whole(source.buffer, rank)
-            kept = memory.ready[cells] & (memory.tags[cells] == filled[cells])
+            kept = memory.ready(cells) & (memory.tags[cells] == filled[cells])
             if kept.all():
                 continue
-            cell = cells.start + int(np.flatnonzero(~kept)[0])
-            writer = int(memory.writer[cell])
+            cell = int(cells[np.flatnonzero(~kept)[0]])
+            writer = memory.writer(cell)
             found = LostSource(
                 lanes=() if writer < 0 else lanes_around(self.plan, [(writer, 0)]),
                 name=source.name,
@@ -171,7 +170,7 @@ class _Delivery:
             return
         source, _ = memory.boxes(first).flat()
         target, box = memory.boxes(first + 1).flat()
-        tags, ready = memory.tags[source], memory.ready[source]
+        tags, ready = memory.tags[source], memory.ready(source)
         adds = (self.plan.accesses.mode[first + 1] & Mode.ADD) != 0
         if adds.any():
             self._check_ready(first[adds] + 1)
@@ -198,7 +197,7 @@ class _Delivery:
         cells = [self._view_cells(first + i, i, d) for i, d in enumerate(dims)]
 
         def load(view: int) -> Tags:
-            if not memory.ready[cells[view]].all():
+            if not memory.ready(cells[view]).all():
                 self._check_ready(first + view)
             return memory.tags[cells[view]]
 
@@ -208,7 +207,8 @@ class _Delivery:
             memory.write(at.ravel(), np.broadcast_to(tags, at.shape).ravel(), by.ravel())
 
         def starts(view: int, dim: int) -> Longs:
-            return self.cells.views.starts(self.cells.cuts, first + view, dim)
+            many = int(self.cells.many[first[0] + view, dim])
+            return self.cells.views.starts(self.cells.cuts, first + view, dim, many)
 
         numbers = self.plan.arguments.value[
             np.searchsorted(self.plan.arguments.task, tasks)[:, None]
@@ -223,10 +223,10 @@ class _Delivery:
             dims = [len(self.cells.views.line(int(first[0]) + i).sizes) for i in (0, 1)]
             source, target = (self._view_cells(first + i, i, dims[i]).ravel() for i in (0, 1))
             by = np.full(len(target), one)
-            self.memory.write(target, self.memory.tags[source], by, self.memory.ready[source])
+            self.memory.write(target, self.memory.tags[source], by, self.memory.ready(source))
 
     def _many(self, access: Longs, dims: int) -> Longs:
-        return self.cells.views.many(self.cells.cuts, access, dims)
+        return self.cells.many[access, :dims]
 
     def _view_cells(self, access: Longs, view: int, dims: int) -> Longs:
         """Cells of views of one op that are all of one size."""
@@ -236,7 +236,7 @@ class _Delivery:
 
     def _check_ready(self, accesses: Longs) -> None:
         cells, box = self.memory.boxes(accesses).flat()
-        bad = np.flatnonzero(~self.memory.ready[cells])
+        bad = np.flatnonzero(~self.memory.ready(cells))
         if not len(bad):
             return
         access = int(accesses[box[bad[0]]])
@@ -250,7 +250,7 @@ class _Delivery:
         raise DeliveryError(found.text, found.where, found)
 
     def _why_empty(self, cell: int) -> str:
-        if self.memory.writer[cell] == LOST:
+        if self.memory.writer(cell) == LOST:
             return f"a buffer in the same bytes has overwritten {self._cell(cell)}"
         return f"nobody has written {self._cell(cell)}"
 
@@ -264,13 +264,14 @@ class _Delivery:
         for rank in range(self.plan.ranks):
             cells, shape = self.memory.whole(bound.buffer, rank)
             got, slices = self.memory.tags[cells].reshape(shape), self.cells.slices(bound, rank)
-            if not self.memory.ready[cells].all():
-                bad = cells.start + int(np.flatnonzero(~self.memory.ready[cells])[0])
+            ready = self.memory.ready(cells)
+            if not ready.all():
+                bad = int(cells[np.flatnonzero(~ready)[0]])
                 self._miss(bound, self._cell(bad), self._why_empty(bad))
             total[slices] += got
             wrong = np.flatnonzero((got != whole[slices]).ravel())
             if len(wrong) and not bound.shards.partial:
-                at = cells.start + int(wrong[0])
+                at = int(cells[wrong[0]])
                 self._refuse(bound, rank, at, expected)
         if bound.shards.partial and (total != whole).any():
             self._miss(bound, None, "the ranks' terms do not add up to its value")
@@ -303,7 +304,7 @@ class _Delivery:
             at,
             self.memory.tags[cell],
         )
-        writer = int(self.memory.writer[cell])
+        writer = self.memory.writer(cell)
         found = WrongOutput(
             lanes=() if writer < 0 else lanes_around(self.plan, [(writer, 0)]),
             output=bound.name,

@@ -83,10 +83,28 @@ class _Rows:
         for name, array in arrays.items():
             self.columns.setdefault(name, []).append(np.asarray(array))
 
+    def since(self, mark: Mapping[str, int]) -> dict[str, list[Values]]:
+        """What was added after some numbers of parts."""
+        return {name: parts[mark.get(name, 0) :] for name, parts in self.columns.items()}
+
+    def mark(self) -> dict[str, int]:
+        """The numbers of parts so far."""
+        return {name: len(parts) for name, parts in self.columns.items()}
+
     def get(self, name: str, width: int = 0) -> Values:
         parts = self.columns.get(name)
         shape = (0, width) if width else (0,)
         return np.concatenate(parts) if parts else np.zeros(shape, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A grid that was evaluated: its first task, what it used, and its rows."""
+
+    count: int
+    used: list[SSAValue]
+    lane: tuple[str, bool, Values]
+    rows: list[dict[str, list[Values]]]
 
 
 class _Expansion:
@@ -109,6 +127,8 @@ class _Expansion:
         self.tasks, self.accesses = _Rows(), _Rows()
         self.waits, self.notifies, self.arguments = _Rows(), _Rows(), _Rows()
         self.count = 0
+        self.buffer_keys: dict[SSAValue, object] = {}
+        self.seen: dict[object, _Seen] = {}
 
     def plan(self) -> Plan:
         for op in self.program.body.block.ops:
@@ -143,6 +163,7 @@ class _Expansion:
         if self.nominal:
             extent = np.tile(np.array(type_.dims, np.int64), (self.ranks, 1))
         self.buffers[op.result] = len(self.records)
+        self.buffer_keys[op.result] = (type_, extent.tobytes())
         self.extents.append(extent)
         self.records.append(
             Buffer(
@@ -165,7 +186,68 @@ class _Expansion:
             raise PlanError(f"a plan has at most {MAX_TASKS} signal slots on all ranks")
 
     def _grid(self, op: device.GridOp) -> None:
-        grid = evaluate_grid(op, self.ranks, self.outer)
+        """Layers of a model are alike: what a grid says is evaluated once, whatever it is of."""
+        used: list[SSAValue] = []
+        key = self._said(op, used)
+        seen, tables = self.seen.get(key), self._tables
+        self._op_record(op)
+        if seen is not None:
+            self._again(op, seen, used)
+            return
+        count, marks = self.count, [table.mark() for table in tables]
+        self._evaluate(op)
+        rows = [table.since(mark) for table, mark in zip(tables, marks, strict=True)]
+        self.seen[key] = _Seen(count, used, self.lanes[-1], rows)
+
+    @property
+    def _tables(self) -> list[_Rows]:
+        return [self.tasks, self.accesses, self.arguments, self.waits, self.notifies]
+
+    def _said(self, grid: device.GridOp, used: list[SSAValue]) -> object:
+        """What a grid says, with the buffers and signals that it is of by number, as in `used`."""
+        known: dict[SSAValue, object] = {a: i for i, a in enumerate(grid.body.block.args)}
+
+        def key(value: SSAValue) -> object:
+            if value not in known:
+                kind = self.buffer_keys.get(value)
+                if kind is None and not isinstance(value.type, device.SignalsType):
+                    return value
+                known[value] = (len(used), kind or value.type)
+                used.append(value)
+            return known[value]
+
+        ops: list[object] = []
+        for op in grid.body.block.ops:
+            operands = tuple(map(key, op.operands))
+            types = tuple(result.type for result in op.results)
+            ops.append((op.name, operands, tuple(op.properties.items()), types))
+            known.update((result, (len(ops), i)) for i, result in enumerate(op.results))
+        return grid.engine, grid.bounds, grid.queue, tuple(ops)
+
+    def _again(self, grid: device.GridOp, seen: _Seen, used: Sequence[SSAValue]) -> None:
+        """The rows of a grid that says what another does, of other buffers and signals."""
+        later, new = self.count - seen.count, dict(zip(seen.used, used, strict=True))
+        buffers = {self.buffers[a]: self.buffers[b] for a, b in new.items() if a in self.buffers}
+        further = {
+            self.slot_base[self.signals[a]]: self.slot_base[self.signals[b]]
+            for a, b in new.items()
+            if a in self.signals
+        }
+        for table, rows in zip(self._tables, seen.rows, strict=True):
+            for name, parts in rows.items():
+                if name == "op" and table is self.tasks:
+                    parts = [np.full_like(part, len(self.ops) - 1) for part in parts]
+                elif name == "task":
+                    parts = [part + later for part in parts]
+                elif name == "buffer":
+                    parts = [np.full_like(p, buffers[int(p[0])]) if len(p) else p for p in parts]
+                elif name == "slot":
+                    parts = [_moved(part, further) for part in parts]
+                table.columns.setdefault(name, []).extend(parts)
+        self.lanes.append(seen.lane)
+        self.count += len(seen.rows[0]["op"][0])
+
+    def _op_record(self, op: device.GridOp) -> None:
         body = op.body_op
         kind = BODY_KINDS[type(body)]
         kernel = body.kernel_name if isinstance(body, device.CallOp) else ""
@@ -176,6 +258,8 @@ class _Expansion:
         folds = folds if any(folds) else ()
         self.ops.append(Op(op.sym_name.data, kind, engine, kernel, where, deferred, folds))
 
+    def _evaluate(self, op: device.GridOp) -> None:
+        grid, body = evaluate_grid(op, self.ranks, self.outer), op.body_op
         rank = np.repeat(np.arange(self.ranks), grid.tasks // self.ranks)
         exists = self._schedule(grid, rank)
         for part in self._grid_accesses(grid, rank, exists):
@@ -423,17 +507,16 @@ class _Expansion:
 
     def _access_table(self) -> Accesses:
         dims = max((len(b.capacity) for b in self.records), default=1)
-        boxes = {"lo": 0, "hi": 1}
-        for name, fill in boxes.items():
-            parts = self.accesses.columns.get(name, [])
-            pads = [((0, 0), (0, dims - p.shape[1])) for p in parts]
-            self.accesses.columns[name] = [
-                np.pad(p, pad, constant_values=fill) for p, pad in zip(parts, pads, strict=True)
-            ]
         columns = self._sorted(self.accesses, "task", "mode", "buffer", "rank")
         order = np.argsort(self.accesses.get("task"), kind="stable")
-        lo, hi = (longs(self.accesses.get(n, dims)[order]) for n in boxes)
-        return Accesses(**columns, lo=lo, hi=hi)
+        boxes: list[Values] = []
+        for name, fill in (("lo", 0), ("hi", 1)):
+            box, at = np.full((len(order), dims), fill, np.int64), 0
+            for part in self.accesses.columns.get(name, []):
+                box[at : at + len(part), : part.shape[1]] = part
+                at += len(part)
+            boxes.append(box[order])
+        return Accesses(**columns, lo=boxes[0], hi=boxes[1])
 
     def _argument_table(self) -> Arguments:
         task = self.arguments.get("task")
@@ -465,6 +548,15 @@ class _Expansion:
         """The columns, stably sorted by task."""
         order = np.argsort(rows.get("task"), kind="stable")
         return {name: _i32(rows.get(name)[order]) for name in names}
+
+
+def _moved(slots: Values, bases: Mapping[int, int]) -> Values:
+    """Slots of some arrays, by where these begin, as those of others."""
+    old = sorted(bases)
+    if not old:
+        return slots
+    by = np.array([bases[base] - base for base in old])
+    return slots + by[np.searchsorted(old, slots, side="right") - 1]
 
 
 def _capacity(view: device.ViewOp) -> Sequence[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 from xdsl.ir import SSAValue
 
@@ -24,6 +25,7 @@ class SharedDim:
     b_dim: int
 
 
+@lru_cache(maxsize=512)
 def dim_class(kernel: core.FuncOp) -> Callable[[Dim], Dim]:
     """What finds, for a dimension of a view or tile, the one that stands for its class.
 
@@ -38,7 +40,7 @@ def dim_class(kernel: core.FuncOp) -> Callable[[Dim], Dim]:
 
     for a, b in _same_dims(kernel):
         root[find(b)] = find(a)
-    return find
+    return cache(find)
 
 
 def view_dim(kernel: core.FuncOp, tile: SSAValue, dim: int) -> tuple[int, int]:
@@ -57,6 +59,7 @@ def view_dim(kernel: core.FuncOp, tile: SSAValue, dim: int) -> tuple[int, int]:
     raise PlanError(message)
 
 
+@lru_cache(maxsize=512)
 def shared_dims(kernel: core.FuncOp) -> list[SharedDim]:
     """Dimensions of views that a kernel cannot tell apart: each with the first of its class."""
     find = dim_class(kernel)

@@ -53,8 +53,8 @@ def _classes(graph: nx.Graph[Dim], dims: Mapping[Dim, int]) -> dict[Dim, int]:
     """All dimensions that are one with some of these, with the first's axis."""
     found: dict[Dim, int] = {}
     for dim, axis in dims.items():
-        for other in nx.node_connected_component(graph, dim):
-            found.setdefault(other, axis)
+        if dim not in found:  # else all that are one with it are, too
+            found.update(dict.fromkeys(nx.node_connected_component(graph, dim), axis))
     return found
 
 

@@ -14,6 +14,8 @@ from ditron.plan.tables import DTYPE_BYTES, Bools, Longs, Plan
 
 # The writer of a cell whose bytes another buffer has taken.
 LOST = -2
+# Bytes of a heap, in a number that tells heaps apart.
+SPACE_BITS = 48
 
 
 class BufferAxes:
@@ -63,12 +65,12 @@ class Boxes:
 
 
 class TagMemory:
-    """`tags`, `ready` (holds something) and `writer` of each cell [cells].
+    """`tags` and `writer` of each cell [cells]; the writer is a task, or -1.
 
-    The writer is a task, -1 if there was none yet, or LOST.
+    `live` [A] are the accesses whose cells will be asked for.
     """
 
-    def __init__(self, plan: Plan, axes: BufferAxes, cuts: Cuts) -> None:
+    def __init__(self, plan: Plan, axes: BufferAxes, cuts: Cuts, live: Bools) -> None:
         self._plan, self._axes, self._cuts = plan, axes, cuts
         self.dims = max(1, max((len(b.capacity) for b in plan.buffers), default=1))
         shape = (len(plan.buffers), plan.ranks)
@@ -83,15 +85,28 @@ class TagMemory:
         many = self._size.prod(axis=2).ravel()
         self._start = (np.cumsum(many) - many).reshape(shape)
         self.tags: Tags = np.zeros(int(many.sum()), np.uint64)
-        self.ready: Bools = np.zeros(len(self.tags), np.bool_)
-        self.writer = np.full(len(self.tags), -1, np.int32)
+        self._filled: Bools = np.zeros(len(self.tags), np.bool_)
+        self._writer = np.full(len(self.tags), -1, np.int32)
+        self._boxes = self._all_boxes(live)
         self._shared = _SharedBytes(plan, self) if alias_groups(plan.buffers) else None
 
     def __len__(self) -> int:
         return len(self.tags)
 
     def boxes(self, access: Longs) -> Boxes:
-        """The cells of accesses."""
+        """The cells of accesses, which belong to tasks that do something."""
+        return self._boxes[access]
+
+    def _all_boxes(self, live: Bools) -> Boxes:
+        """Those of all accesses; nothing is known of those of other tasks."""
+        access = np.flatnonzero(live)
+        found = self._boxes_of(access)
+        start = np.zeros(len(live), np.int64)
+        size, step = (np.zeros((len(live), self.dims), np.int64) for _ in range(2))
+        start[access], size[access], step[access] = found.start, found.size, found.step
+        return Boxes(start, size, step)
+
+    def _boxes_of(self, access: Longs) -> Boxes:
         accesses, axes = self._plan.accesses, self._axes
         buffer, rank = longs(accesses.buffer)[access], longs(accesses.rank)[access]
         size = np.ones((len(access), self.dims), np.int64)
@@ -107,22 +122,33 @@ class TagMemory:
             start[real] += first * step[real, d]
         return Boxes(start, size, step)
 
-    def whole(self, buffer: int, rank: int) -> tuple[slice, tuple[int, ...]]:
+    def whole(self, buffer: int, rank: int) -> tuple[Longs, tuple[int, ...]]:
         """All cells of a buffer on a rank, and their shape."""
         dims = len(self._plan.buffers[buffer].capacity)
         shape = tuple(self._size[buffer, rank, :dims].tolist())
         start = int(self._start[buffer, rank])
-        return slice(start, start + int(np.prod(shape, dtype=np.int64))), shape
+        return longs(np.arange(start, start + int(np.prod(shape, dtype=np.int64)))), shape
 
     def write(self, cells: Longs, tags: Tags, task: Longs, ready: Bools | bool = True) -> None:
         """Put tags into cells; what other buffers hold in the same bytes is lost."""
         if self._shared is not None:
-            lost = self._shared.others(cells)
-            self.ready[lost] = False
-            self.writer[lost] = LOST
+            self._shared.write(cells)
         self.tags[cells] = tags
-        self.ready[cells] = ready
-        self.writer[cells] = task
+        self._filled[cells] = ready
+        self._writer[cells] = task
+
+    def ready(self, cells: Longs) -> Bools:
+        """Whether cells hold what was last written to them, and something was."""
+        filled = self._filled[cells]
+        if self._shared is None:
+            return filled
+        return filled & self._shared.kept(cells.ravel()).reshape(cells.shape)
+
+    def writer(self, cell: int) -> int:
+        """The task that wrote a cell last, -1 if none did, LOST if another buffer's write did."""
+        if self._shared is not None and not self._shared.kept(longs([cell])).all():
+            return LOST
+        return int(self._writer[cell])
 
     def place(self, cell: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
         """Buffer, rank, lo and hi in elements of a cell."""
@@ -159,28 +185,56 @@ class TagMemory:
 
 
 class _SharedBytes:
-    """Which cells of other buffers lie in the bytes of a cell."""
+    """Whose the bytes are that several buffers share, told in stretches between cells' edges.
+
+    A stretch belongs to the buffer that was last written there, since the `since`-th write. A cell
+    is kept if all of its stretches are its buffer's, and were when it was written.
+    """
 
     def __init__(self, plan: Plan, memory: TagMemory) -> None:
-        # (first cell, end, first byte and end of each cell) by buffer, a list for each group.
-        self._groups: list[list[tuple[int, int, Longs, Longs]]] = []
-        for group in alias_groups(plan.buffers):
+        cells, buffers, lows, highs = [list[Longs]() for _ in range(4)]
+        for number, group in enumerate(alias_groups(plan.buffers)):
             for rank in range(plan.ranks):
-                parts = [(memory.whole(b, rank)[0], memory.byte_intervals(b, rank)) for b in group]
-                self._groups.append([(c.start, c.stop, *b) for c, b in parts if c.stop > c.start])
+                space = (number * plan.ranks + rank) << SPACE_BITS
+                for buffer in group:
+                    lo, hi = memory.byte_intervals(buffer, rank)
+                    cells.append(memory.whole(buffer, rank)[0])
+                    buffers.append(np.full(len(lo), buffer))
+                    lows.append(space + lo)
+                    highs.append(space + hi)
+        cell, low, high = (np.concatenate(column) for column in (cells, lows, highs))
+        edges = np.unique(np.concatenate([low, high]))
+        self._buffer = np.full(len(memory), -1)
+        self._first, self._many = np.zeros(len(memory), np.int64), np.zeros(len(memory), np.int64)
+        self._buffer[cell] = np.concatenate(buffers)
+        self._first[cell] = np.searchsorted(edges, low)
+        self._many[cell] = np.searchsorted(edges, high) - self._first[cell]
+        self._owner = np.full(len(edges), -1)
+        self._since = np.zeros(len(edges), np.int64)
+        self._written = np.zeros(len(memory), np.int64)
+        self._writes = 0
 
-    def others(self, cells: Longs) -> Longs:
-        """The cells of other buffers that share bytes with any of these cells."""
-        found = [np.zeros(0, np.int64)]
-        for group in self._groups:
-            for start, stop, first, end in group:
-                mine = cells[(cells >= start) & (cells < stop)] - start
-                if not len(mine):
-                    continue
-                lo, hi = np.sort(first[mine]), np.sort(end[mine])
-                for other, _, a, b in group:
-                    # Of the intervals that begin before its end, some end after its beginning.
-                    met = np.searchsorted(lo, b) > np.searchsorted(hi, a, side="right")
-                    if other != start:
-                        found.append(other + np.flatnonzero(met))
-        return np.concatenate(found)
+    def write(self, cells: Longs) -> None:
+        """Take the bytes of cells for their buffers."""
+        self._writes += 1
+        self._written[cells] = self._writes
+        stretch, cell = self._stretches(cells)
+        buffer = self._buffer[cell]
+        taken = self._owner[stretch] != buffer
+        self._owner[stretch[taken]] = buffer[taken]
+        self._since[stretch[taken]] = self._writes
+
+    def kept(self, cells: Longs) -> Bools:
+        """Which cells no other buffer has been written over since they were."""
+        stretch, cell = self._stretches(cells)
+        own = (self._owner[stretch] == self._buffer[cell]) & (
+            self._written[cell] >= self._since[stretch]
+        )
+        lost = np.zeros(len(self._many), np.bool_)
+        lost[cell[~own]] = True
+        return ~lost[cells]
+
+    def _stretches(self, cells: Longs) -> tuple[Longs, Longs]:
+        """The stretches of cells, and whose each is; none of cells that share no bytes."""
+        many = self._many[cells]
+        return spans(self._first[cells], many), np.repeat(cells, many)

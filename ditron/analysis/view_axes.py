@@ -17,13 +17,13 @@ from ditron.analysis.cells import Cuts
 from ditron.analysis.lines import Line
 from ditron.analysis.tag_memory import BufferAxes, TagMemory
 from ditron.plan.fold import Fold
-from ditron.plan.tables import Longs, Plan
+from ditron.plan.tables import Bools, Longs, Plan
 
 Stretches = tuple[Longs, ...]
 
 
 class ViewAxes:
-    """The views of a plan's accesses: row `access` is [lo, hi) [A, D] of the axes from `base` on.
+    """The views of a plan's accesses: [lo, hi) [A, D] of `dims` [A] axes, from `base` [A] on.
 
     Args:
         plan: has the accesses.
@@ -40,6 +40,7 @@ class ViewAxes:
         self._plan, self._number = plan, number
         self._boxes = axes.axis(longs(accesses.buffer), longs(accesses.rank), 0)
         self.base, self.lo, self.hi = self._boxes, accesses.lo, accesses.hi
+        self.dims = axes.dims[accesses.buffer]
         self.sizes: list[Longs] = []
         self.relations: list[tuple[Longs, ...]] = []
         self._cuts: list[tuple[Longs, Longs]] = []
@@ -71,6 +72,7 @@ class ViewAxes:
         self._number += len(row) * ndim
         self.sizes.append(longs(sizes.ravel()))
         self.base[access] = first[box.reshape(-1)]
+        self.dims[access] = ndim
         self.lo[access], self.hi[access] = 0, 1
         self.hi[access, :ndim] = sizes[box.reshape(-1)]
         for axis in set(fold.axes):
@@ -94,27 +96,24 @@ class ViewAxes:
 
     def line(self, access: int) -> Line:
         """A view by its dimensions."""
-        ndim = self._dims(access)
+        ndim = int(self.dims[access])
         lo, hi = self.lo[access, :ndim], self.hi[access, :ndim]
         line = Line.whole(int(self.base[access]), tuple((hi - lo).tolist()))
         return replace(line, lo=tuple(lo.tolist()))
 
-    def _dims(self, access: int) -> int:
-        fold = self._plan.fold_of(access)
-        buffer = self._plan.buffers[int(self._plan.accesses.buffer[access])]
-        return len(buffer.capacity) if fold is None else len(fold.dims)
+    def many(self, cuts: Cuts, live: Bools) -> Longs:
+        """How many cells views have along each dimension [A, D], of accesses that are live."""
+        many = np.zeros_like(self.lo)
+        for d in range(self.lo.shape[1]):
+            access = np.flatnonzero(live & (self.dims > d))
+            axis, lo = self.base[access] + d, self.lo[access, d]
+            hi = np.maximum(self.hi[access, d], lo)
+            many[access, d] = cuts.cell(axis, hi) - cuts.cell(axis, lo)
+        return many
 
-    def many(self, cuts: Cuts, access: Longs, dims: int) -> Longs:
-        """How many cells views have along each dimension [N, dims]."""
-        axis = self.base[access][:, None] + np.arange(dims)
-        lo, hi = self.lo[access, :dims], self.hi[access, :dims]
-        hi = np.maximum(lo, hi)
-        return cuts.cell(axis, hi) - cuts.cell(axis, lo)
-
-    def starts(self, cuts: Cuts, access: Longs, dim: int) -> Longs:
-        """Where the cells of a dimension begin, in elements of each view [N, cells]."""
+    def starts(self, cuts: Cuts, access: Longs, dim: int, many: int) -> Longs:
+        """Where the cells of a dimension begin, in elements of each view [N, many]."""
         axis, lo = self.base[access] + dim, self.lo[access, dim]
-        many = int(self.many(cuts, access[:1], dim + 1)[0, dim])
         return cuts.begin(axis, cuts.cell(axis, lo), many) - lo[:, None]
 
 

@@ -11,7 +11,7 @@
 
 Needs: device IR with `device.collective`. Ensures: none is left; buffers that the host fills or
 reads and that peers touch are handed over by `device.acquire` at the start of a launch and
-`device.release` at its end.
+`device.release` at its end. Kernels that say the same are one (`share_kernels`).
 
 In place, an all_gather moves nothing: the views of its users turn to the owner's shard (`at` the
 owner), and the gathered buffer disappears. A reduction adds float32 in the order owner + 1, ...,
@@ -42,6 +42,7 @@ from ditron.passes.collective_grids import Collective, Rule
 from ditron.passes.collective_moves import MOVES
 from ditron.passes.collective_sums import SUMS
 from ditron.passes.grids import GridBuilder, Names, names_in
+from ditron.passes.share_kernels import share_kernels
 from ditron.plan.tables import Role
 
 
@@ -65,6 +66,7 @@ class DecomposeCollectivesPass(ModulePass):
             if isinstance(child, device.CollectiveOp):
                 decompose(Collective(child, program, op, names, self.chunk, self.node_ranks))
         _hand_over_shared_buffers(program, names)
+        share_kernels(op)
 
 
 def decompose(this: Collective) -> None:

@@ -92,4 +92,5 @@ def _add(
     waits = plan.waits
     local = longs(waits.task[rows]) - first_task
     index = longs(plan.slots.index)[waits.slot[rows]]
-    writer.add_waits(signals, WaitRows(local, index, longs(waits.value[rows])), lag)
+    asked = WaitRows(local, index, longs(waits.value[rows]))
+    writer.add_waits(signals, list(writer.wait_forms(asked)), lag)

@@ -40,8 +40,10 @@ class FuseTilesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Buffer by buffer, again as long as some went: a fusion can make room for another."""
         program, funcs = device_program(op), kernels(op)
-        while sum(_try_to_fuse(buffer, funcs) for buffer in _scratch(program)):
-            pass
+        fused = 1
+        while fused:
+            place = {grid: i for i, grid in enumerate(program.body.block.ops)}
+            fused = sum(_try_to_fuse(buffer, funcs, place) for buffer in _scratch(program))
 
 
 def _scratch(program: device.ProgramOp) -> list[device.BufferOp]:
@@ -49,23 +51,21 @@ def _scratch(program: device.ProgramOp) -> list[device.BufferOp]:
     return [buffer for buffer in buffers if buffer.role.data == Role.SCRATCH]
 
 
-def _try_to_fuse(buffer: device.BufferOp, funcs: dict[str, core.FuncOp]) -> bool:
+def _try_to_fuse(
+    buffer: device.BufferOp, funcs: dict[str, core.FuncOp], place: dict[Operation, int]
+) -> bool:
     """Make one of the grid that writes a buffer and the one that reads it, if they fit."""
     views = [use.operation for use in buffer.result.uses]
     grids = {v.parent_op() for v in views if isinstance(v, device.ViewOp)}
     if len(grids) != 2 or not all(isinstance(v, device.ViewOp) for v in views):
         return False
-    first, second = sorted((g for g in grids if isinstance(g, device.GridOp)), key=_place)
+    first, second = sorted(
+        (g for g in grids if isinstance(g, device.GridOp)), key=place.__getitem__
+    )
     fits = _fit_together(buffer, first, second, funcs)
     if fits:
-        _fuse(funcs, buffer, first, second)
+        place[_fuse(funcs, buffer, first, second)] = place[second]
     return fits
-
-
-def _place(grid: device.GridOp) -> int:
-    block = grid.parent_block()
-    assert block is not None
-    return next(i for i, op in enumerate(block.ops) if op is grid)
 
 
 def _fit_together(
@@ -151,7 +151,8 @@ def _fuse(
     buffer: device.BufferOp,
     first: device.GridOp,
     second: device.GridOp,
-) -> None:
+) -> device.GridOp:
+    """The one grid that does what both did, where the second stood."""
     producer, consumer = (funcs[_call(g).kernel_name] for g in (first, second))
     names = [arg.name_hint or f"i{i}" for i, arg in enumerate(second.body.block.args)]
     grid = GridBuilder(
@@ -189,6 +190,7 @@ def _fuse(
     for old in (first, producer, buffer):
         old.detach()
         old.erase()
+    return whole
 
 
 def _call(grid: device.GridOp) -> device.CallOp:

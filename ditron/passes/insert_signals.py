@@ -45,7 +45,7 @@ from ditron.errors import PlanError
 from ditron.ir import device
 from ditron.ir.locations import op_location
 from ditron.passes.grids import Names
-from ditron.passes.signal_ops import GridSignals, NotifyRows, WaitRows, grid_signals, grids_of
+from ditron.passes.signal_ops import Forms, GridSignals, NotifyRows, WaitRows, grid_signals
 from ditron.plan.machine import load_machine
 from ditron.plan.order import Table
 from ditron.plan.tables import Longs, Plan
@@ -95,12 +95,12 @@ def _write(
             arrays = min(arrays, parts, key=lambda some: sum(array.tables for array in some))
         for array in arrays:
             signals = _declare(program, array, names)
-            for of, rows in array.waits():
-                writers[of].add_waits(signals, rows, array.lag)
-            for of, rows in array.notifies():
+            for of, forms in array.waits:
+                writers[of].add_waits(signals, forms, array.lag)
+            for of, forms in array.notifies:
                 verb = "set" if of in setters else "add"
                 after = "put" if plan.ops[of].deferred else "end"
-                writers[of].add_notifies(signals, rows, op=verb, after=after)
+                writers[of].add_notifies(signals, forms, op=verb, after=after)
 
 
 def _numbered(slots: SlotPlan, array: SlotArray, writers: list[GridSignals]) -> _Array:
@@ -128,33 +128,43 @@ class _Array:
     @cached_property
     def tables(self) -> int:
         """How many tables stay because no closed form fits."""
-        fitted = [f for of, rows in self.waits() for f in self.writers[of].wait_forms(rows)]
-        fitted += [f for of, rows in self.notifies() for f in self.writers[of].notify_forms(rows)]
+        fitted = [f for _, some in (*self.waits, *self.notifies) for f in some]
         return sum(isinstance(form, Table) for forms in fitted for form in forms)
 
-    def waits(self) -> Iterator[tuple[int, WaitRows]]:
+    @cached_property
+    def waits(self) -> list[tuple[int, list[Forms]]]:
+        """For each grid that waits for the array, the ops that takes."""
+        found: list[tuple[int, list[Forms]]] = []
         for of, task, slot in self._by_op(self.slots.waiter, self.slots.waiter_slot):
-            yield of, WaitRows(task, self.index[slot], self.slots.count[slot])
+            rows = WaitRows(task, self.index[slot], self.slots.count[slot])
+            found.append((of, list(self.writers[of].wait_forms(rows))))
+        return found
 
-    def notifies(self) -> Iterator[tuple[int, NotifyRows]]:
+    @cached_property
+    def notifies(self) -> list[tuple[int, list[Forms]]]:
+        """For each grid that notifies the array, the ops that takes."""
+        found: list[tuple[int, list[Forms]]] = []
         for of, task, slot in self._by_op(self.slots.event, self.slots.event_slot):
-            yield of, NotifyRows(task, self.index[slot], self.slots.rank[slot])
+            rows = NotifyRows(task, self.index[slot], self.slots.rank[slot])
+            found.append((of, list(self.writers[of].notify_forms(rows))))
+        return found
 
     def _by_op(self, task: Longs, slot: Longs) -> Iterator[tuple[int, Longs, Longs]]:
         """(op, task within the op, slot) for each op that uses the array."""
         here = np.flatnonzero(self.index[slot] >= 0)
         ops = self.slots.plan.tasks.op
-        for of in range(len(self.slots.plan.ops)):
-            rows = here[ops[task[here]] == of]
-            if len(rows):
-                yield of, task[rows] - int(np.searchsorted(ops, of)), slot[rows]
+        mine = ops[task[here]]
+        used: list[int] = np.unique(mine).tolist()
+        for of in used:
+            rows = here[mine == of]
+            yield of, task[rows] - int(np.searchsorted(ops, of)), slot[rows]
 
 
 def _declare(program: device.ProgramOp, array: _Array, names: Names) -> SSAValue:
-    grids = grids_of(program)
+    maker, first = array.writers[array.op].op, array.writers[0].op
     verb = "free" if array.lag else "ready"
-    name = names.fresh(f"{grids[array.op].sym_name.data}_{verb}")
+    name = names.fresh(f"{maker.sym_name.data}_{verb}")
     signals = device.SignalsOp(name, array.size)
-    signals.location = grids[array.op].location
-    program.body.block.insert_op_before(signals, grids[0])
+    signals.location = maker.location
+    program.body.block.insert_op_before(signals, first)
     return signals.result

@@ -61,13 +61,13 @@ class OrderTilesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.order == "natural":
             return
-        plan = expand(op, nominal=True)
+        plan, funcs = expand(op, nominal=True), kernels(op)
         keys = tile_keys(plan)
         for number, writer in enumerate(grid_signals(device_program(op))):
             if writer.op.engine.data == "sm":
-                mine = plan.tasks.op == number
+                mine = slice(*np.searchsorted(plan.tasks.op, [number, number + 1]).tolist())
                 if not np.diff(keys[mine].reshape(writer.ranks, -1)).any():
-                    regrid(writer.op, kernels(op), self.workers)
+                    regrid(writer.op, funcs, self.workers)
                     continue
                 groups = _groups(plan, number, self.group_rows) if self.group_rows else []
                 _order(writer, keys[mine].reshape(writer.ranks, -1), groups)

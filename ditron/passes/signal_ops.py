@@ -36,6 +36,10 @@ class NotifyRows:
     rank: Longs
 
 
+Forms = list[Expr | Table]
+"""The operands of one wait or notify op of a grid."""
+
+
 class GridSignals:
     """Writes waits and notifies into one grid; tasks are numbered within the grid."""
 
@@ -60,30 +64,30 @@ class GridSignals:
     def _spread(self, value: SSAValue) -> Longs:
         return np.broadcast_to(self.grid.values[value], self.grid.shape)
 
-    def add_waits(self, signals: SSAValue, rows: WaitRows, lag: int) -> None:
+    def add_waits(self, signals: SSAValue, forms: Sequence[Forms], lag: int) -> None:
         """Waits on one array: as few ops as tasks have runs of neighbouring slots."""
-        for fitted in self.wait_forms(rows):
+        for fitted in forms:
             when, first, many, value = map(self._materialise, fitted)
             wait = device.WaitOp(signals, first, many, value, lag=lag, when=_unless_always(when))
             self._insert(wait, self.op.body_op)
 
-    def wait_forms(self, rows: WaitRows) -> Iterator[list[Expr | Table]]:
+    def wait_forms(self, rows: WaitRows) -> Iterator[Forms]:
         """When, first slot, slots and value of each wait op that the rows take."""
         for task, *columns in _runs(rows):
             mask = self._mask(task)
             yield [fit_mask(mask, self.features), *(self._fit(task, c, mask) for c in columns)]
 
     def add_notifies(
-        self, signals: SSAValue, rows: NotifyRows, *, op: str = "add", after: str = "end"
+        self, signals: SSAValue, forms: Sequence[Forms], *, op: str = "add", after: str = "end"
     ) -> None:
         """Notifies on one array: as many ops as a task notifies slots, next rank first."""
-        for fitted in self.notify_forms(rows):
+        for fitted in forms:
             when, at, to = map(self._materialise, fitted)
             notify = device.NotifyOp(signals, at, to, op=op, after=after, when=_unless_always(when))
             notify.location = self.op.location
             self.op.body.block.add_op(notify)
 
-    def notify_forms(self, rows: NotifyRows) -> Iterator[list[Expr | Table]]:
+    def notify_forms(self, rows: NotifyRows) -> Iterator[Forms]:
         """When, slot and rank of each notify op that the rows take."""
         own = rows.task // max(self.grid.tasks // self.ranks, 1)
         distance = (rows.rank - own) % self.ranks
