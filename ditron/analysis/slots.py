@@ -20,6 +20,7 @@ import numpy as np
 from ditron.analysis.arrays import changes, last_of_run, longs, spans
 from ditron.analysis.happens_before import assume_separation
 from ditron.analysis.pairing import Pairing
+from ditron.analysis.slot_rows import Rows, fewest_slots
 from ditron.plan.tables import (
     After,
     Ints,
@@ -175,7 +176,13 @@ def plan_slots(
     that share a number in `together` [T], unless it is -1, wait for all transfers that one needs.
     The plan has no queues: see `without_queues`.
     """
-    data = _data_rows(plan, pairing, together)
+
+    def needs(rows: Rows) -> tuple[int, int]:
+        found = _slots(plan, *rows, _now(rows), setters)
+        return len(found.rank), len(found.event)
+
+    rows = fewest_slots(plan, _data_rows(plan, pairing, together), needs)
+    data = (*rows, _now(rows))
     needed = _needed_credits(_slots(plan, *data, setters), pairing)
     parts = [data, _credit_rows(plan, needed)]
     event, waiter, lag = (np.concatenate(p) for p in zip(*parts, strict=True))
@@ -195,8 +202,13 @@ def _needed_credits(data: SlotPlan, pairing: Pairing) -> Pairing:
     return later.only(~order.ordered(before, 0, after, later.lag))
 
 
-def _data_rows(plan: Plan, pairing: Pairing, together: Longs | None) -> tuple[Longs, Longs, Longs]:
-    """(event, waiting task, lag 0), each waiter with the last event of each lane only."""
+def _now(rows: Rows) -> Longs:
+    """The lag of rows of data."""
+    return np.zeros(len(rows[0]), np.int64)
+
+
+def _data_rows(plan: Plan, pairing: Pairing, together: Longs | None) -> Rows:
+    """(event, waiting task), each waiter with the last event of each lane only."""
     groups = pairing.groups
     now = pairing.lag == 0
     before, after = pairing.before[now], pairing.after[now]
@@ -222,11 +234,11 @@ def _shared(plan: Plan, event: Longs, waiter: Longs, together: Longs) -> tuple[L
     return tuple(np.unique(rows, axis=1))
 
 
-def _last_of_each_lane(plan: Plan, event: Longs, waiter: Longs) -> tuple[Longs, Longs, Longs]:
+def _last_of_each_lane(plan: Plan, event: Longs, waiter: Longs) -> Rows:
     lane, seq = longs(plan.tasks.lane)[event], longs(plan.tasks.seq)[event]
     order = np.lexsort((seq, lane, waiter))
     keep = order[last_of_run(changes(waiter[order], lane[order]))]
-    return event[keep], waiter[keep], np.zeros(len(keep), np.int64)
+    return event[keep], waiter[keep]
 
 
 def _credit_rows(plan: Plan, pairing: Pairing) -> tuple[Longs, Longs, Longs]:
