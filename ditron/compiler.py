@@ -28,6 +28,8 @@ from ditron.errors import OptionError, ProgramError
 from ditron.executable import BoundTensor, Executable
 from ditron.ir import task
 from ditron.ir.dominance import check_dominance
+from ditron.passes.choose_algorithms import ChooseAlgorithmsPass
+from ditron.passes.infer_placements import InferPlacementsPass
 from ditron.passes.lower_to_shmem import TRANSPORTS, TransportName
 from ditron.pipelines import default_pipeline, device_pipeline, transport_pipeline
 from ditron.plan.machine import Machine, load_machine
@@ -81,7 +83,9 @@ def compile(  # noqa: A001 - the public name, as torch has it
         raise OptionError(
             "scheduler queue is for CPU ranks and simulation: kernels have a program a lane"
         )
-    transport = _transport(target, backend, options)
+    told = isinstance(program, DeviceProgram) or options.megakernel or after is not None
+    chosen = None if told else _cheapest(source, backend, options, machine)
+    transport = _transport(target, backend, options, chosen)
     driven = "copy" in TRANSPORTS[transport].driven
     if isinstance(program, DeviceProgram):
         passes = device_pipeline(options)
@@ -118,13 +122,41 @@ def _later(
     return passes[done:], lowering[max(done - len(passes), 0) :]
 
 
-def _transport(target: str, backend: Backend, options: Options) -> TransportName:
-    """The transport that the options ask for, or the backend's usual one."""
+def _transport(
+    target: str, backend: Backend, options: Options, chosen: TransportName | None
+) -> TransportName:
+    """The transport that the options ask for, else the chosen one, else the backend's usual one."""
     for name in backend.transports:
-        if options.transport in (None, name):
+        if (options.transport or chosen) in (None, name):
             return name
     known = ", ".join(backend.transports)
     raise OptionError(f"target {target} has no transport {options.transport!r}; there is {known}")
+
+
+def _cheapest(
+    source: ModuleOp, backend: Backend, options: Options, machine: str
+) -> TransportName | None:
+    """The transport by which the collectives are expected to cost least; None: no choice."""
+    if options.transport is not None or len(backend.transports) == 1:
+        return None
+    costs: dict[TransportName, float] = {}
+    for name in backend.transports:
+        module = source.clone()
+        in_place = TRANSPORTS[name].in_place
+        try:
+            for one in (
+                InferPlacementsPass(),
+                ChooseAlgorithmsPass.of(options, machine, in_place=in_place),
+            ):
+                one.apply(Context(), module)
+        except OptionError:  # an algorithm that the transport cannot carry out
+            continue
+        found = (o for o in module.walk() if isinstance(o, task.CollectiveOp))
+        costs[name] = sum(o.choice.prediction.cost_ns for o in found if o.choice is not None)
+    first: TransportName = backend.transports[0]
+    for name, cost in costs.items():
+        first = name if cost < costs.get(first, float("inf")) else first
+    return first
 
 
 def _with_lanes(options: Options, machine: Machine, ranks: int, *, driven: bool) -> Options:

@@ -18,7 +18,7 @@ from ditron.plan.placement import Mesh
 from ditron.plan.spec import TensorSpec
 from ditron.plan.tables import Plan, Role
 from ditron.runtime.inputs import as_scalar, check_mapping, check_tensors, zeros_of
-from ditron.runtime.sharding import assemble, local_box
+from ditron.runtime.sharding import assemble, holds_sum, local_box
 from ditron.stages import Stages
 
 Tensors = Mapping[str, torch.Tensor]
@@ -243,6 +243,8 @@ class Executable:
             tensor = self._tensors[name]
             for rank in range(self.plan.ranks):
                 part = whole.detach()[local_box(tensor.spec, self._mesh, rank)]
+                if not holds_sum(tensor.spec, self._mesh, rank):
+                    part = torch.zeros_like(part)
                 self._executor.write(name, rank, part)
 
     def _gather(self, name: str) -> torch.Tensor:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ditron.analysis.arrivals import Columns
 from ditron.analysis.touches import WRITE, find_touches
-from ditron.plan.tables import Accesses, Mode, OpKind, Plan
+from ditron.plan.tables import LIBRARY, Accesses, Mode, OpKind, Plan
 
 
 def find_without_barrier(plan: Plan) -> tuple[int, int] | None:
@@ -23,7 +23,7 @@ def find_without_barrier(plan: Plan) -> tuple[int, int] | None:
     # Only what an op writes can be handed on within its grid.
     place = op.astype(np.int64) * len(plan.buffers) + accesses.buffer
     written = np.unique(place[(accesses.mode & int(Mode.WRITE)) != 0])
-    calls = np.array([made.kind is OpKind.CALL for made in plan.ops], np.bool_)
+    calls = np.array([o.kind is OpKind.CALL and o.engine != LIBRARY for o in plan.ops], np.bool_)
     rows = np.flatnonzero(np.isin(place, written) & calls[op])
     kept = Accesses(*(getattr(accesses, f.name)[rows] for f in fields(Accesses)))
     columns = Columns(replace(plan, accesses=kept))

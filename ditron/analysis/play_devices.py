@@ -19,7 +19,7 @@ from ditron.analysis.ports import Ports
 from ditron.analysis.slot_times import SlotTimes
 from ditron.analysis.task_costs import TRANSFERS, Floats, TaskCosts
 from ditron.plan.machine import Engine, Machine
-from ditron.plan.tables import LaneOrder, Longs, Plan
+from ditron.plan.tables import LIBRARY, LaneOrder, Longs, Plan
 
 NO_ENGINE = Engine(lanes=1, remote_add=False)
 
@@ -96,6 +96,7 @@ class _Player:
             for _ in range(engine.lanes if shared[lane] else 1)
         ]
         self._rank: list[int] = plan.lanes.rank.tolist()
+        self._called = [name == LIBRARY for name in plan.lanes.engine]
         self._engine, self._free = _share_engines(plan, engines, self._launch_us)
         self._engine_rate = [engine.gbytes_s for engine in engines]
         self._start_us = [engine.start_us for engine in engines]
@@ -177,6 +178,9 @@ class _Player:
         elif self._part[run] > 0:
             self._stream(worker, run, begin, time)
         else:
+            if self._called[lane]:  # calls of all lanes share the device's workers
+                begin = max(begin, self._free[self._engine[lane]])
+                self._free[self._engine[lane]] = begin + self._us[run]
             self.begin[run] = begin
             self._running[worker] = run
             heappush(self._events, (begin + self._us[run], worker))

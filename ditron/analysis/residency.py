@@ -2,7 +2,8 @@
 
 Each grid of a rank is one launch with a worker a lane. Launches of transfers run one after another,
 and beside them those of everything else; so two launches meet at most. Of a launch that waits
-nowhere one worker at a time is enough, since the others follow when it has ended.
+nowhere one worker at a time is enough, since the others follow when it has ended. What a library
+computes waits before it is launched, on its stream.
 
 Source: DESIGN.md section 7.
 """
@@ -16,7 +17,7 @@ import numpy as np
 from ditron.analysis.arrays import changes, longs
 from ditron.analysis.counterexample import Found
 from ditron.errors import DeadlockError
-from ditron.plan.tables import OpKind, Plan
+from ditron.plan.tables import LIBRARY, OpKind, Plan
 
 HOST = (OpKind.ACQUIRE, OpKind.RELEASE)
 
@@ -106,7 +107,7 @@ def _needs(plan: Plan) -> tuple[dict[int, list[Need]], dict[int, list[Need]]]:
     for row in np.flatnonzero(lanes).tolist():
         number, rank = divmod(row, plan.ranks)
         many, held = int(lanes[row]), int(waiting[row])
-        if plan.ops[number].kind not in HOST:
+        if plan.ops[number].kind not in HOST and plan.ops[number].engine != LIBRARY:
             side = sides[plan.ops[number].engine == "copy"]
             side.setdefault(rank, []).append((held + (many > held), held, many, number))
     return sides

@@ -19,7 +19,7 @@ from ditron.plan.cost import (
     stream_us,
 )
 from ditron.plan.machine import LinkKind, Machine
-from ditron.plan.tables import Bools, LaneOrder, Longs, OpKind, Plan
+from ditron.plan.tables import LIBRARY, Bools, LaneOrder, Longs, OpKind, Plan
 
 Floats = npt.NDArray[np.float64]
 
@@ -97,11 +97,19 @@ def _call_us(plan: Plan, machine: Machine, rows: slice, access: int) -> Floats:
     flops = plan.tasks.flops[rows].astype(np.float64)
     moved = plan.tasks.bytes[rows].astype(np.float64)
     dtype = plan.buffers[int(plan.accesses.buffer[access])].dtype
+    library = plan.ops[int(plan.tasks.op[rows.start])].engine == LIBRARY
+    if not flops.any() and library:
+        each = stream_us(machine, dtype, moved) / machine.workers
+        return each + machine.engines[LIBRARY].start_us
     if not flops.any():
         return np.where(moved > 0, stream_us(machine, dtype, moved), machine.costs.task_us)
     if not is_serial(machine):
         # A GPU multiplies whole blocks, with zeros beyond the end.
         flops, moved = (np.where(flops > 0, most.max(), 0) for most in (flops, moved))
+    if library:
+        # A call has all workers to itself.
+        each = dot_us(machine, dtype, flops, moved) / machine.workers
+        return each + machine.engines[LIBRARY].start_us
     return dot_us(machine, dtype, flops, moved) * _slowdown(plan, machine, rows, access)
 
 

@@ -232,7 +232,7 @@ class Program:
         layout = as_placements(placements, self.mesh, len(dims), what)
         spec = TensorSpec(dims, as_dtype(dtype).name, layout)
         check_spec(spec, len(self.mesh.axes), what)
-        if Partial() in layout:
+        if Partial() in layout and role != "input":  # of which a rank may hold a term
             message = f"{what} cannot be {show(layout)}: pass the sum, as Shard or Replicate"
             raise PlacementError(message)
         self._take(name, role)

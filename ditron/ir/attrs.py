@@ -27,6 +27,7 @@ from ditron.errors import ProgramError
 from ditron.plan.placement import Mesh, Partial, Placement, Placements, Replicate, Shard, show
 from ditron.plan.prediction import NO_PREDICTION, Prediction
 from ditron.plan.spec import TensorSpec, check_spec
+from ditron.plan.tables import LIBRARY
 
 _ELEMENT_TYPES: dict[str, TypeAttribute] = {
     "f32": f32,
@@ -217,7 +218,8 @@ TRANSFERS = ("push", "pull", "in-place")
 class ChoiceAttr(ParametrizedAttribute):
     """How an op is to be carried out, as `choose-algorithms` or the user decided.
 
-    Printed `#task.choice<mesh in-place chunk 64 tile 128x256>`, without what is not chosen. What
+    Printed `#task.choice<mesh in-place chunk 64 tile 128x256>`, without what is not chosen; `by
+    library` has a library's kernels compute, instead of emitted ones. What
     was predicted may follow: `cost_ns 812400 over "mesh push" 901200 until "4x the rows"`, which is
     the cost, the next best way and its cost, and a change by which that would win.
     """
@@ -228,6 +230,7 @@ class ChoiceAttr(ParametrizedAttribute):
     transfer_kind: StringAttr
     chunk_rows: IntAttr
     tile_sizes: ArrayAttr[IntAttr]
+    computed_by: StringAttr
     cost: IntAttr
     over: StringAttr
     over_cost: IntAttr
@@ -240,12 +243,15 @@ class ChoiceAttr(ParametrizedAttribute):
         chunk: int = 0,
         tile: Sequence[int] = (),
         prediction: Prediction = NO_PREDICTION,
+        *,
+        library: bool = False,
     ) -> ChoiceAttr:
         return ChoiceAttr(
             StringAttr(algorithm),
             StringAttr(transfer),
             IntAttr(chunk),
             ArrayAttr(map(IntAttr, tile)),
+            StringAttr(LIBRARY if library else ""),
             IntAttr(prediction.cost_ns),
             StringAttr(prediction.over),
             IntAttr(prediction.over_ns),
@@ -273,9 +279,21 @@ class ChoiceAttr(ParametrizedAttribute):
         return tuple(size.data for size in self.tile_sizes.data)
 
     @property
+    def library(self) -> bool:
+        """Whether a library's kernels compute."""
+        return self.computed_by.data == LIBRARY
+
+    @property
+    def engine(self) -> str:
+        """The engine of what it computes."""
+        return LIBRARY if self.library else "sm"
+
+    @property
     def plain(self) -> ChoiceAttr:
         """The same without what was predicted."""
-        return ChoiceAttr.get(self.algorithm, self.transfer, self.chunk, self.tile)
+        return ChoiceAttr.get(
+            self.algorithm, self.transfer, self.chunk, self.tile, library=self.library
+        )
 
     @property
     def prediction(self) -> Prediction:
@@ -285,13 +303,16 @@ class ChoiceAttr(ParametrizedAttribute):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         choice = {"algorithm": "", "transfer": ""}
-        chunk, tile, prediction = 0, list[int](), NO_PREDICTION
+        chunk, tile, prediction, library = 0, list[int](), NO_PREDICTION, False
         with parser.in_angle_brackets():
             while (word := _optional_dashed_word(parser)) is not None:
                 if word == "chunk":
                     chunk = parser.parse_integer(allow_negative=False)
                 elif word == "tile":
                     tile = parser.parse_dimension_list()
+                elif word == "by":
+                    parser.parse_keyword(LIBRARY)
+                    library = True
                 elif word in ("cost_ns", "over", "until"):
                     prediction = _parse_prediction(parser, word, prediction)
                 else:
@@ -299,12 +320,16 @@ class ChoiceAttr(ParametrizedAttribute):
                     if choice[key]:
                         parser.raise_error(f"{key} given twice: {choice[key]} and {word}")
                     choice[key] = word
-        return ChoiceAttr.get(**choice, chunk=chunk, tile=tile, prediction=prediction).parameters
+        made = ChoiceAttr.get(
+            **choice, chunk=chunk, tile=tile, prediction=prediction, library=library
+        )
+        return made.parameters
 
     def print_parameters(self, printer: Printer) -> None:
         words = [self.algorithm, self.transfer]
         words.append(f"chunk {self.chunk}" if self.chunk else "")
         words.append(f"tile {'x'.join(map(str, self.tile))}" if self.tile else "")
+        words.append(f"by {LIBRARY}" if self.library else "")
         words.append(str(self.prediction))
         with printer.in_angle_brackets():
             printer.print_string(" ".join(filter(None, words)))

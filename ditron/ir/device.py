@@ -108,9 +108,9 @@ from ditron.ir.keyword import Keyword, check_keyword
 from ditron.plan.collectives import ALGORITHMS
 from ditron.plan.expr import Expr
 from ditron.plan.limits import MAX_RANKS
-from ditron.plan.tables import Role
+from ditron.plan.tables import LIBRARY, Role
 
-ENGINES = ("sm", "copy", "host")
+ENGINES = ("sm", "copy", "host", LIBRARY)
 
 
 class HandOverOp(BodyOp):

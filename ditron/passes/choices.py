@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.ir import Operation
@@ -20,6 +20,7 @@ from ditron.ir import task
 from ditron.ir.attrs import ChoiceAttr
 from ditron.ir.locations import op_location
 from ditron.plan.candidates import (
+    Candidate,
     Fixed,
     Priced,
     Question,
@@ -37,7 +38,7 @@ from ditron.plan.machine import Machine
 from ditron.plan.options import Options
 from ditron.plan.placement import Shard, shard_size
 from ditron.plan.prediction import NO_PREDICTION, Prediction
-from ditron.plan.tables import DTYPE_BYTES
+from ditron.plan.tables import DTYPE_BYTES, LIBRARY
 from ditron.plan.what_if import until
 
 
@@ -91,7 +92,8 @@ class Chooser:
         for group in groups:
             if group not in self._tiles and question.products:
                 self._tiles[group] = best.candidate.tile
-                self._write_tiles(group, _other_tile(question, answers))
+                other = _other_tile(question, answers)
+                self._write_tiles(group, other, library=best.candidate.library)
 
     def question(self, op: task.CollectiveOp, groups: Sequence[TileGroup]) -> Question:
         """What is to be decided for a collective and the ops in the groups beside it."""
@@ -116,8 +118,16 @@ class Chooser:
             tuple(gemm_shape(matmul, self._mesh) for matmul, _ in beside),
             "inner" if len(axes) > 1 else next(iter(axes), "rows"),
             why_not_in_place(op) is None,
+            self._library_can(groups, spec.dtype, axes),
             self._fixed(op, groups, (rows, columns)),
         )
+
+    def _library_can(self, groups: Sequence[TileGroup], dtype: str, axes: Collection[str]) -> bool:
+        """Whether all that stands beside a collective are products of rows that a library has."""
+        ops = [op for group in groups for op in group.ops]
+        plain = all(isinstance(o, task.MatmulOp) and len(o.result.type.shape) == 2 for o in ops)
+        floats = dtype in ("f32", "bf16", "f16")
+        return LIBRARY in self._machine.engines and plain and floats and set(axes) == {"rows"}
 
     def _fixed(
         self, op: task.CollectiveOp, groups: Sequence[TileGroup], shape: tuple[int, int]
@@ -133,7 +143,18 @@ class Chooser:
         row_bytes = shape[1] * DTYPE_BYTES[task.spec_of(op.operand).dtype]
         chunk = options.chunk_bytes and chunk_rows(shape[0], row_bytes, options.chunk_bytes)
         tile = next((t for g in groups if (t := self._fixed_tile(g)) is not None), None)
-        return Fixed(algorithm or None, transfer or None, chunk, options.tile, tile)
+        library = self._fixed_library(groups)
+        return Fixed(algorithm or None, transfer or None, chunk, options.tile, tile, library)
+
+    def _fixed_library(self, groups: Sequence[TileGroup]) -> bool | None:
+        """Whether the products are a library's, by an earlier choice or the user's."""
+        for op in (op for group in groups for op in group.ops):
+            if op.choice is not None:
+                return op.choice.library
+            given = self._options.for_op(op.label()).library
+            if given is not None:
+                return given
+        return None
 
     def _fixed_tile(self, group: TileGroup) -> Tile | None:
         """The tile that a group has already, by an earlier choice or the user's."""
@@ -196,14 +217,29 @@ class Chooser:
         self._tiles[group] = known
         self._write_tiles(group, prediction)
 
-    def _write_tiles(self, group: TileGroup, prediction: Prediction) -> None:
+    def _write_tiles(
+        self, group: TileGroup, prediction: Prediction, *, library: bool = False
+    ) -> None:
         """The group's tile on its ops that have no choice; an op's own option comes first."""
         for op in group.ops:
             if op.choice is not None:
                 continue
             given = self._options.for_op(op.label()).tile
             says = prediction if given is None and isinstance(op, task.MatmulOp) else NO_PREDICTION
-            op.choice = ChoiceAttr.get(tile=given or self._tiles[group], prediction=says)
+            tile = given or self._tiles[group]
+            op.choice = ChoiceAttr.get(tile=tile, prediction=says, library=library)
+
+
+def choice_of(one: Candidate, prediction: Prediction, *, adds: bool) -> ChoiceAttr:
+    """What is written on a collective; where it adds, a library that multiplies does that too."""
+    return ChoiceAttr.get(
+        one.algorithm,
+        one.transfer,
+        one.chunk,
+        one.reduce_tile if adds else (),
+        prediction,
+        library=adds and one.library,
+    )
 
 
 def _choice(machine: Machine, question: Question, answers: tuple[Priced, ...]) -> ChoiceAttr:
@@ -218,8 +254,7 @@ def _choice(machine: Machine, question: Question, answers: tuple[Priced, ...]) -
             over_ns=ns(second.us),
             until=until(machine, question, best, second.candidate),
         )
-    tile = best.reduce_tile if adds else ()
-    return ChoiceAttr.get(best.algorithm, best.transfer, best.chunk, tile, prediction)
+    return choice_of(best, prediction, adds=adds)
 
 
 def _written_tile(group: TileGroup) -> Tile | None:

@@ -18,8 +18,9 @@ can fuse. Each choice says what it is expected to cost, the next best way, and b
 would win. Where two ways are nearly equal and the program is small, the timeline engine plays both
 (`passes/play_choices.py`). The same program, options and machine always get the same choices.
 
-Candidates from a library (a library's product, then its collective, unfused) would be priced beside
-these in `plan/candidates.py`, once a backend can run them.
+Where the machine has a library, its products are candidates too: whole boxes, one after another in
+the order of a stream, own rows first or last, while copies go on. They are as fast as products can
+be, but start a call a box (`by library`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from ditron.errors import OptionError
 from ditron.ir import task
 from ditron.passes.choices import Chooser
 from ditron.passes.play_choices import play_choices
-from ditron.plan.machine import load_machine
+from ditron.plan.machine import Machine, load_machine
 from ditron.plan.options import OpOptions, Options
 
 
@@ -46,7 +47,8 @@ class ChooseAlgorithmsPass(ModulePass):
     """See the module's docstring.
 
     `per_op` items are `pattern:key=value`; `play` lets the timeline engine decide near ties;
-    without `in_place` tasks cannot reach peers' memory, whatever the machine can do.
+    with `in_place` workers make the transfers, and tasks may reach peers' memory; without it copy
+    engines do, and tasks may not.
     """
 
     name = "choose-algorithms"
@@ -55,6 +57,7 @@ class ChooseAlgorithmsPass(ModulePass):
     algorithm: str | None = None
     chunk_bytes: int | None = None
     tile: tuple[int, ...] = ()
+    library: bool | None = None
     per_op: tuple[str, ...] = field(default=())
     play: bool = True
     in_place: bool = True
@@ -67,6 +70,7 @@ class ChooseAlgorithmsPass(ModulePass):
             options.algorithm,
             options.chunk_bytes,
             options.tile or (),
+            options.library,
             tuple(
                 f"{pattern}:{key}={value}"
                 for pattern, own in options.per_op.items()
@@ -80,10 +84,12 @@ class ChooseAlgorithmsPass(ModulePass):
             algorithm=self.algorithm,
             chunk_bytes=self.chunk_bytes,
             tile=_tile(self.tile),
+            library=self.library,
             per_op=_parse_per_op(self.per_op),
         )
-        machine = load_machine(self.machine)
+        machine = _by_workers(load_machine(self.machine))
         if not self.in_place:
+            machine = load_machine(self.machine)
             capabilities = replace(machine.capabilities, peer_pointers=False)
             machine = replace(machine, capabilities=capabilities)
         program = task_program(op)
@@ -95,6 +101,15 @@ class ChooseAlgorithmsPass(ModulePass):
             play_choices(op, chooser, machine, self.machine)
 
 
+def _by_workers(machine: Machine) -> Machine:
+    """The machine with transfers by workers, where those reach peers at a rate of their own."""
+    worker, copy = machine.engines["sm"], machine.engines["copy"]
+    if not worker.gbytes_s:
+        return machine
+    slower = replace(copy, gbytes_s=worker.gbytes_s, start_us=worker.start_us)
+    return replace(machine, engines={**machine.engines, "copy": slower})
+
+
 def _settings(options: OpOptions) -> Iterator[tuple[str, str]]:
     if options.algorithm is not None:
         yield "algorithm", options.algorithm
@@ -102,6 +117,8 @@ def _settings(options: OpOptions) -> Iterator[tuple[str, str]]:
         yield "chunk-bytes", str(options.chunk_bytes)
     if options.tile is not None:
         yield "tile", "x".join(map(str, options.tile))
+    if options.library is not None:
+        yield "library", str(options.library).lower()
 
 
 def _tile(sizes: Sequence[int]) -> tuple[int, int] | None:
@@ -117,13 +134,15 @@ def _parse_per_op(items: Sequence[str]) -> dict[str, OpOptions]:
     for item in items:
         pattern, _, setting = item.rpartition(":")
         key, _, value = setting.partition("=")
-        if not pattern or key not in ("algorithm", "chunk-bytes", "tile") or not value:
+        if not pattern or key not in KEYS or not value:
             raise OptionError(
-                "per-op takes pattern:key=value with key algorithm, chunk-bytes or tile,"
-                f" got {item!r}"
+                f"per-op takes pattern:key=value with key {', '.join(KEYS)}, got {item!r}"
             )
         settings.setdefault(pattern, {})[key] = value
     return {pattern: _op_options(own) for pattern, own in settings.items()}
+
+
+KEYS = ("algorithm", "chunk-bytes", "tile", "library")
 
 
 def _op_options(own: dict[str, str]) -> OpOptions:
@@ -132,4 +151,5 @@ def _op_options(own: dict[str, str]) -> OpOptions:
         tile = _tile([int(s) for s in own["tile"].split("x")]) if "tile" in own else None
     except ValueError as error:
         raise OptionError(f"per-op sizes are whole numbers: {error}") from error
-    return OpOptions(own.get("algorithm"), chunk, tile)
+    library = own["library"] == "true" if "library" in own else None
+    return OpOptions(own.get("algorithm"), chunk, tile, library)

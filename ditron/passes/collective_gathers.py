@@ -11,19 +11,22 @@ from ditron.ir import device
 from ditron.ir.index import Ssa
 from ditron.passes.collective_grids import Collective, Place, Rule
 from ditron.passes.grids import GridBuilder
+from ditron.passes.own_shard import read_own_shard
 from ditron.plan.expr import Binary, Const, Expr, as_expr, binary
 
 
 def all_gather_push(this: Collective) -> None:
     """Every rank puts its shard to each peer, the next rank first."""
-    this.copy_own_shard()
+    if not read_own_shard(this):
+        this.copy_own_shard()
     own, place = Place(this.source, as_expr(0)), this.me * this.shard
     this.to_peers("push", lambda _, rank: (own, Place(this.target, place, rank)))
 
 
 def all_gather_pull(this: Collective) -> None:
     """Every rank gets each peer's shard, the next rank's first."""
-    this.copy_own_shard()
+    if not read_own_shard(this):
+        this.copy_own_shard()
     this.to_peers(
         "pull",
         lambda peer, rank: (

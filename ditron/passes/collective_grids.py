@@ -225,7 +225,7 @@ class Collective:
         plane = ("m", "n")
         names = plane if len(dims) == len(plane) else tuple(f"i{d}" for d in range(len(dims)))
         own = {name: t.bounds[0] for name, t in zip(names, tilings, strict=True)}
-        grid = self.grid(suffix, "sm", {**(bounds or {}), **own})
+        grid = self.grid(suffix, self.op.choice.engine, {**(bounds or {}), **own})
         offsets = [t.offset([grid[n]]) for n, t in zip(names, tilings, strict=True)]
         sizes = [t.size([grid[n]]) for n, t in zip(names, tilings, strict=True)]
         offset, block = offsets[self.dim], tilings[self.dim].block

@@ -75,7 +75,7 @@ def _fit_together(
     funcs: Mapping[str, core.FuncOp],
 ) -> bool:
     """Whether each tile that `second` reads of the buffer is the one `first` writes there."""
-    same = first.dims == second.dims and first.engine == second.engine
+    same = first.dims == second.dims and first.engine.data == second.engine.data == "sm"
     if not same or not (_plain(first) and _plain(second)):
         return False
     if not all(_handed_whole(g, buffer, funcs) for g in (first, second)):

@@ -286,7 +286,8 @@ class _Lowering:
                 f"{op.label()} has too many dimensions: a grid has at most {device.MAX_GRID_DIMS}",
                 op_location(op),
             )
-        return GridBuilder(self.names.fresh(op.label()), "sm", bounds, op.location)
+        engine = op.choice.engine if op.choice is not None else "sm"
+        return GridBuilder(self.names.fresh(op.label()), engine, bounds, op.location)
 
 
 def _has_jobs(op: Operation) -> TypeGuard[task.ComputeOp]:

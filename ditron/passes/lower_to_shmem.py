@@ -24,6 +24,7 @@ from ditron.analysis.symbols import device_program
 from ditron.errors import OptionError
 from ditron.ir import device, shmem
 from ditron.ir.locations import op_location
+from ditron.plan.tables import LIBRARY
 
 TransportName = Literal["posix", "peer", "nvshmem", "rocshmem", "copy-engine"]
 
@@ -32,8 +33,9 @@ TransportName = Literal["posix", "peer", "nvshmem", "rocshmem", "copy-engine"]
 class Transport:
     """What a transport can do: transfers, notify verbs, what they follow, access in place.
 
-    `driven` are the engines whose tasks the host carries out itself; grids of all others signal
-    through peers' pointers, so that only these are held to `verbs` and `after`.
+    `driven` are the engines whose tasks the host carries out itself, by calls on streams: these run
+    one after another, so that a signal comes after whatever it is to follow, and can only set.
+    `verbs` and `after` are those of kernels.
     """
 
     transfers: frozenset[str]
@@ -48,12 +50,17 @@ _ORDERED = frozenset({"end", "put", "fence", "quiet"})
 
 TRANSPORTS: dict[TransportName, Transport] = {
     "posix": Transport(_BOTH, _VERBS, _ORDERED, in_place=True),
-    "peer": Transport(_BOTH, _VERBS, frozenset({"end", "put"}), in_place=True),
+    "peer": Transport(
+        _BOTH, _VERBS, frozenset({"end", "put"}), in_place=True, driven=frozenset({LIBRARY})
+    ),
     "nvshmem": Transport(_BOTH, _VERBS, _ORDERED, in_place=True),
     "rocshmem": Transport(_BOTH, _VERBS, _ORDERED, in_place=True),
-    # Calls of a stream run one after another: whatever a signal is to follow has landed.
     "copy-engine": Transport(
-        _BOTH, frozenset({"set"}), _ORDERED, in_place=False, driven=frozenset({"copy", "host"})
+        _BOTH,
+        _VERBS,
+        frozenset({"end", "put"}),
+        in_place=False,
+        driven=frozenset({"copy", "host", LIBRARY}),
     ),
 }
 
@@ -113,12 +120,12 @@ def _lack(op: Operation, transport: Transport) -> str | None:
 def _lacking_signal(op: device.NotifyOp, transport: Transport) -> str | None:
     grid = op.parent_op()
     assert isinstance(grid, device.GridOp)
-    if transport.driven and grid.engine.data not in transport.driven:
-        return _lacking_signal(op, TRANSPORTS["peer"])
+    if grid.engine.data in transport.driven:
+        amount = op.amount.value.data
+        lack = "" if amount == 1 else f" {amount}"
+        return f"signal {op.op.data}{lack}" if lack or op.op.data != "set" else None
     if op.op.data not in transport.verbs:
         return f"signal {op.op.data}"
-    if transport.driven and op.amount.value.data != 1:
-        return f"signal {op.op.data} {op.amount.value.data}"
     return None if op.after.data in transport.after else f"signal after {op.after.data}"
 
 

@@ -42,7 +42,7 @@ from ditron.analysis.pairing import Pairing, pair
 from ditron.analysis.symbols import device_program, kernels
 from ditron.passes.regrid import regrid
 from ditron.passes.signal_ops import GridSignals, grid_signals
-from ditron.plan.tables import Longs, Mode, OpKind, Plan
+from ditron.plan.tables import LIBRARY, Longs, Mode, OpKind, Plan
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,11 @@ class OrderTilesPass(ModulePass):
         plan, funcs = expand(op, nominal=True), kernels(op)
         keys = tile_keys(plan)
         for number, writer in enumerate(grid_signals(device_program(op))):
-            if writer.op.engine.data == "sm":
+            if writer.op.engine.data in ("sm", LIBRARY):
                 mine = slice(*np.searchsorted(plan.tasks.op, [number, number + 1]).tolist())
+                if writer.op.engine.data == LIBRARY:
+                    _order(writer, keys[mine].reshape(writer.ranks, -1), [])
+                    continue
                 if not np.diff(keys[mine].reshape(writer.ranks, -1)).any():
                     regrid(writer.op, funcs, self.workers)
                     continue

@@ -20,7 +20,7 @@ from ditron.analysis.tile_groups import gemm_shape
 from ditron.analysis.timeline import play
 from ditron.ir import task
 from ditron.ir.attrs import ChoiceAttr
-from ditron.passes.choices import Asked, Chooser, ns
+from ditron.passes.choices import Asked, Chooser, choice_of, ns
 from ditron.passes.decompose_collectives import DecomposeCollectivesPass
 from ditron.passes.elide_waits import ElideWaitsPass
 from ditron.passes.fuse_tiles import FuseTilesPass
@@ -62,6 +62,8 @@ def play_choices(module: ModuleOp, chooser: Chooser, machine: Machine, name: str
             continue
         if second.candidate.way == best.candidate.way:
             continue
+        if second.candidate.library or best.candidate.library:  # the products' tiles would differ
+            continue
         first_us = _played_us(module, asked, best, machine, name)
         second_us = _played_us(module, asked, second, machine, name)
         if second_us < first_us:
@@ -83,13 +85,7 @@ def _tiles(program: task.ProgramOp) -> int:
 def _choice(asked: Asked, one: Priced, cost_ns: int, over: Priced, over_ns: int) -> ChoiceAttr:
     candidate, adds = one.candidate, asked.question.adds
     told = over.candidate.tell(reduces=adds, multiplies=bool(asked.question.products))
-    return ChoiceAttr.get(
-        candidate.algorithm,
-        candidate.transfer,
-        candidate.chunk,
-        candidate.reduce_tile if adds else (),
-        Prediction(cost_ns, told, over_ns),
-    )
+    return choice_of(candidate, Prediction(cost_ns, told, over_ns), adds=adds)
 
 
 def _played_us(module: ModuleOp, asked: Asked, one: Priced, machine: Machine, name: str) -> float:

@@ -21,7 +21,8 @@ rank take turns and it is round-robin.
 
 Transfers go to the copy lane of their peer, that is of their grid's first coordinate; with
 `local_lane`, copies within a rank go to one more lane, so that no transfer between ranks stands
-behind them.
+behind them. Products of a library have two lanes in turn, so that one fills the workers that
+the one before it leaves; what it adds has a third.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ from xdsl.passes import ModulePass
 
 from ditron.analysis.expand import expand
 from ditron.analysis.list_schedule import list_schedule
-from ditron.analysis.symbols import device_program
+from ditron.analysis.symbols import device_program, kernels
 from ditron.analysis.timeline import play
 from ditron.errors import OptionError
 from ditron.ir import device
 from ditron.ir.index import Ssa
+from ditron.ir.library import LibraryCall, library_call
 from ditron.passes.elide_waits import ElideWaitsPass
 from ditron.passes.insert_signals import InsertSignalsPass
 from ditron.passes.signal_ops import GridSignals, grid_signals, set_schedule
@@ -47,6 +49,9 @@ from ditron.plan.cost import is_serial
 from ditron.plan.expr import Expr, as_expr
 from ditron.plan.machine import load_machine
 from ditron.plan.options import Scheduler
+from ditron.plan.tables import LIBRARY
+
+PRODUCT_LANES = 2
 
 
 @dataclass(frozen=True)
@@ -72,10 +77,21 @@ class ScheduleTasksPass(ModulePass):
 
     def deal(self, module: ModuleOp) -> None:
         """Write lanes by a policy that looks at one grid at a time."""
+        funcs, products = kernels(module), 0
         for writer in grid_signals(device_program(module)):
-            if self.policy == "queue" and writer.op.engine.data == "sm":
-                writer.op.properties["queue"] = UnitAttr()
-            set_schedule(writer.op, lane=self._lane(writer))
+            grid = writer.op
+            if grid.engine.data != LIBRARY:
+                if self.policy == "queue" and grid.engine.data == "sm":
+                    grid.properties["queue"] = UnitAttr()
+                set_schedule(grid, lane=self._lane(writer))
+                continue
+            call = grid.body_op
+            assert isinstance(call, device.CallOp)
+            lane = as_expr(PRODUCT_LANES)
+            if library_call(funcs[call.kernel_name]) is not LibraryCall.SUM:
+                lane = (writer.place().expr + products) % PRODUCT_LANES
+                products += prod(grid.dims)
+            set_schedule(grid, lane=lane)
 
     def _list_is_better(self, ctx: Context, op: ModuleOp, dealt: ScheduleTasksPass) -> bool:
         """Whether the lanes of list scheduling make a shorter launch."""

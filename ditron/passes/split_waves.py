@@ -35,7 +35,7 @@ from ditron.passes.signal_ops import grids_of
 from ditron.plan.cost import GemmShape, gemm_waves, is_serial
 from ditron.plan.expr import Const, Expr, as_expr
 from ditron.plan.machine import load_machine
-from ditron.plan.tables import Memory
+from ditron.plan.tables import LIBRARY, Memory
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,8 @@ def _product(grid: device.GridOp, funcs: dict[str, core.FuncOp]) -> _Product | N
     """The product that a grid makes, where each view is a box of tiles of this rank's memory."""
     body = grid.body_op
     if not isinstance(body, device.CallOp) or len(grid.dims) != 2 or grid.schedule is not None:
+        return None
+    if grid.engine.data == LIBRARY:
         return None
     func = funcs[body.kernel_name]
     dots = [op for op in func.body.block.ops if isinstance(op, core.DotOp)]

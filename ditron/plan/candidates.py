@@ -29,6 +29,10 @@ from ditron.plan.tables import DTYPE_BYTES
 from ditron.plan.traffic import Message, alone_us
 
 Tile = tuple[int, int]
+
+LIBRARY_CUTS = (1, 2, 4, 8)
+"""Into how many boxes a shard's rows are cut where a library multiplies."""
+
 T = TypeVar("T")
 
 
@@ -41,6 +45,7 @@ class Fixed:
     chunk: int | None = None
     reduce_tile: Tile | None = None
     tile: Tile | None = None
+    library: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class Question:
         axis: what the collective's dimension is of the products: "rows", "columns", or "inner"
             where they sum over it.
         in_place: users can read the peers' memory shard by shard.
+        library: a library has kernels for all that is computed.
         fixed: what the user decided.
     """
 
@@ -69,6 +75,7 @@ class Question:
     products: tuple[GemmShape, ...] = ()
     axis: str = "rows"
     in_place: bool = True
+    library: bool = False
     fixed: Fixed = field(default_factory=Fixed)
 
     @property
@@ -79,24 +86,29 @@ class Question:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way: `chunk` in rows of the collective's dimension, `tile` of the products."""
+    """One way: `chunk` in rows of the collective's dimension, `tile` of the products.
+
+    `library`: products are calls of a library, one a tile.
+    """
 
     algorithm: str
     transfer: str
     chunk: int
     reduce_tile: Tile
     tile: Tile
+    library: bool = False
 
     @property
     def way(self) -> str:
-        """`mesh push`."""
-        return f"{self.algorithm} {self.transfer}"
+        """`mesh push`, `mesh push by library`."""
+        return f"{self.algorithm} {self.transfer}{' by library' if self.library else ''}"
 
     def tell(self, *, reduces: bool, multiplies: bool) -> str:
         """`mesh push chunk 64 tile 128x256`: what a choice says."""
-        words = [self.way, f"chunk {self.chunk}"]
+        words = [f"{self.algorithm} {self.transfer}", f"chunk {self.chunk}"]
         words += [f"reduce-tile {show_tile(self.reduce_tile)}"] if reduces else []
         words += [f"tile {show_tile(self.tile)}"] if multiplies else []
+        words += ["by library"] if self.library else []
         return " ".join(words)
 
 
@@ -132,7 +144,8 @@ def answer(machine: Machine, question: Question) -> tuple[Priced, ...]:
 
     Of those that hide all that they move, those come first that move it in less time.
     """
-    priced = list(_priced(machine, question))
+    priced = list(_priced(machine, question)) if question.fixed.library is not True else []
+    priced += _by_library(machine, question)
     return tuple(sorted(priced, key=lambda p: (round(p.us, 6), round(p.price.transfer_us, 6))))
 
 
@@ -150,8 +163,74 @@ def _priced(machine: Machine, question: Question) -> Iterator[Priced]:
                         yield Priced(one, priced)
 
 
+def _by_library(machine: Machine, question: Question) -> Iterator[Priced]:
+    """Products as calls of a library, one a box of whole rows, as high as a chunk or higher."""
+    fixed = question.fixed
+    if not question.library or fixed.library is False:
+        return
+    if fixed.library is None and fixed.tile is not None:  # one for emitted kernels
+        return
+    rows, columns = question.shape
+    width = max(product.n for product in question.products)
+    heights = [-(-rows // parts) for parts in LIBRARY_CUTS]
+    if question.kind == "all_gather":
+        heights.append(rows * question.ranks)  # all of it, once everything has come
+    if fixed.tile is not None:
+        heights = [fixed.tile[0]]
+    for height in dict.fromkeys(heights):
+        chunk = fixed.chunk or min(height, rows)
+        # Among equals a pull, which measured 10 us sooner than a push.
+        for algorithm, transfer in sorted(ways(machine, question), key=lambda w: w[1] != "pull"):
+            if transfer == "in-place":
+                continue
+            added = fixed.reduce_tile or (chunk, columns)
+            one = Candidate(algorithm, transfer, chunk, added, (height, width), library=True)
+            priced = price(machine, question, one)
+            if priced is not None:
+                yield Priced(one, priced)
+
+
+def _library_price(machine: Machine, question: Question, one: Candidate) -> Price | None:
+    """Calls in the order of a stream: each box once its rows have come, sums beside products."""
+    rows, height = question.shape[0], one.tile[0]
+    call = machine.engines["library"].start_us
+    whole = height > rows
+    boxes = 1 if whole else -(-rows // height) * question.ranks
+
+    def best(m: int) -> float:
+        shapes = [replace(p, m=min(m, p.m)) for p in question.products]
+        return sum(min(gemm_cost(machine, s, t).us for t in machine.tiles) for s in shapes)
+
+    # Calls follow each other without a gap, so that all of them together run in whole waves.
+    calls = call * len(question.products)
+    products = TiledCost(best(rows * question.ranks) + calls * boxes, best(height) + calls, boxes)
+    message = Message(
+        question.kind,
+        question.shape,
+        question.dtype,
+        question.ranks,
+        one.chunk,
+        machine.reduce_tile,
+        processes=question.processes,
+    )
+    traffic = traffic_of(machine, message, one.algorithm, one.transfer)
+    if traffic is None:
+        return None
+    if question.kind == "all_gather":
+        way = in_turn_price if whole else gather_price
+        return way(machine, message, traffic, products)
+    # All but the last sum is done beside the products that come after; where own rows come last,
+    # what peers have sent arrives meanwhile.
+    last = replace(traffic.adds, us=traffic.adds.us / message.chunks + call)
+    meanwhile = 0.0 if one.algorithm == "one-shot" else products.us / question.ranks
+    edge = max(traffic.edge_us - meanwhile, 0.0)
+    return scatter_price(machine, message, replace(traffic, edge_us=edge, adds=last), products)
+
+
 def price(machine: Machine, question: Question, one: Candidate) -> Price | None:
     """What one candidate would cost; None where no closed form is known."""
+    if one.library:
+        return _library_price(machine, question, one)
     cut = _cuts(question, one.transfer, one.tile)
     return _price(machine, question, one, _products(machine, question, one.tile, cut=cut))
 
@@ -159,7 +238,9 @@ def price(machine: Machine, question: Question, one: Candidate) -> Price | None:
 def _products(machine: Machine, question: Question, tile: Tile, *, cut: bool) -> TiledCost:
     shards = question.ranks if cut else 1
     shapes = [replace(p, shards=shards) for p in question.products]
-    return sum((gemm_cost(machine, shape, tile) for shape in shapes), NOTHING)
+    whole = sum((gemm_cost(machine, shape, tile) for shape in shapes), NOTHING)
+    waves = -(-whole.tasks // machine.workers)
+    return replace(whole, us=whole.us + waves * machine.costs.sync_us)
 
 
 def _cuts(question: Question, transfer: str, tile: Tile) -> bool:

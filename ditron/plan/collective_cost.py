@@ -98,7 +98,12 @@ def _gather_hierarchical(machine: Machine, this: Message) -> Traffic:
 def _gather_in_place(machine: Machine, this: Message) -> Traffic:
     read = (this.ranks - 1) * this.shard_bytes * this.reads
     remote = remote_us(machine, this.ranks, read)
-    return Traffic(remote, 0.0, machine.costs.signal_us)
+    return Traffic(remote, _handed_over_us(machine), machine.costs.signal_us)
+
+
+def _handed_over_us(machine: Machine) -> float:
+    """Until peers may read a rank's memory, and until it may be written again."""
+    return 0.0 if is_serial(machine) else 2 * machine.costs.signal_us
 
 
 def _scatter_mesh(machine: Machine, this: Message) -> Traffic:
@@ -107,7 +112,8 @@ def _scatter_mesh(machine: Machine, this: Message) -> Traffic:
 
 def _scatter_in_place(machine: Machine, this: Message) -> Traffic:
     remote = remote_us(machine, this.ranks, (this.ranks - 1) * this.shard_bytes)
-    return Traffic(remote, 0.0, machine.costs.signal_us, additions(machine, this, this.ranks))
+    adds = additions(machine, this, this.ranks)
+    return Traffic(remote, _handed_over_us(machine), machine.costs.signal_us, adds)
 
 
 def _wide(this: Message) -> Message:
@@ -133,7 +139,7 @@ def _reduce_one_shot(machine: Machine, this: Message) -> Traffic:
 def _reduce_one_shot_in_place(machine: Machine, this: Message) -> Traffic:
     remote = remote_us(machine, this.ranks, (this.ranks - 1) * this.shard_bytes * this.ranks)
     adds = additions(machine, this, this.ranks, shards=this.ranks)
-    return Traffic(remote, 0.0, machine.costs.signal_us, adds)
+    return Traffic(remote, _handed_over_us(machine), machine.costs.signal_us, adds)
 
 
 def _both(machine: Machine, first: Traffic, second: Traffic) -> Traffic:

@@ -93,8 +93,11 @@ class Link:
     latency_us: float
 
 
-def near_link(machine: Machine, ranks: int, peers: int) -> Link:
-    """What a rank sends within its node while all ranks send to `peers` peers each at once."""
+def near_link(machine: Machine, ranks: int, peers: int, *, copied: bool = True) -> Link:
+    """What a rank sends within its node while all ranks send to `peers` peers each at once.
+
+    By copy lanes; or, not `copied`, as tasks read and write peers' memory.
+    """
     topology, copy = machine.topology, machine.engines["copy"]
     rate = topology.gbytes_s
     if topology.kind is LinkKind.MESH:
@@ -103,7 +106,7 @@ def near_link(machine: Machine, ranks: int, peers: int) -> Link:
         rate *= grid_share(machine, ranks, peers)
     if topology.shared_gbytes_s:
         rate = min(rate, topology.shared_gbytes_s / max(ranks, 1))
-    if copy.gbytes_s:
+    if copy.gbytes_s and copied:
         rate = min(rate, copy.gbytes_s * min(copy.lanes, max(peers, 1)))
     return Link(rate, topology.latency_us)
 

@@ -7,13 +7,20 @@ order, so whoever is waited for is enqueued before the one that waits, on any nu
 queues. Streams fork from stream 0 at the start and join it at the end, so that launches of a rank
 never overlap.
 
+A library computes on stream 0 and on streams beside it, one a lane. No kernel starts before that is
+done: kernels that wait might leave no SM to what they wait for.
+
 Kinds:
 
 * `kernel`: a grid, a program a lane;
+* `library`: one task, by a library's kernel;
 * `copy`: the box of one transfer, by a copy engine;
 * `flag`: a slot is set to the number of this launch, by a copy of four bytes;
 * `stream-wait`: the stream goes on once a slot has reached a value;
-* `event`: the stream goes on once all that stream `behind` was given is done.
+* `record`: an event is recorded for a slot that only this host raises and waits for: no flag is
+  needed, which on a busy GPU may find no SM for tens of us, and no wait for an earlier launch;
+* `event`: the stream goes on once all that stream `behind` was given is done, or, with a `slot`,
+  once the event recorded for it has come.
 """
 
 from __future__ import annotations
@@ -25,7 +32,7 @@ from enum import IntEnum
 import numpy as np
 
 from ditron.errors import PlanError
-from ditron.plan.tables import Bools, Ints, OpKind, Plan
+from ditron.plan.tables import LIBRARY, Bools, Ints, OpKind, Plan
 
 NONE = -1
 
@@ -38,6 +45,8 @@ class LaunchKind(IntEnum):
     FLAG = 2
     STREAM_WAIT = 3
     EVENT = 4
+    LIBRARY = 5
+    RECORD = 6
 
 
 @dataclass(frozen=True)
@@ -102,8 +111,21 @@ def plan_launches(plan: Plan, driven: Collection[str] = ()) -> Launches:
         driven: engines whose tasks the host carries out itself, by copies, flags and waits. The
             grids of all others are kernels; those that copy run on a stream beside the main one.
     """
-    rows = [row for rank in range(plan.ranks) for row in _of_rank(plan, rank, driven)]
-    return _table(rows)
+    recorded = _recorded(plan, driven)
+    found: list[HostCall] = []
+    for rank in range(plan.ranks):
+        found += (row for row in _of_rank(plan, rank, driven, recorded))
+    return _table(found)
+
+
+def _recorded(plan: Plan, driven: Collection[str]) -> Bools:
+    """Slots [S] that one host alone raises and waits for."""
+    host = np.array([op.engine in driven for op in plan.ops], np.bool_)
+    inside = np.ones(len(plan.slots), np.bool_)
+    for table in (plan.notifies, plan.waits):
+        own = plan.tasks.rank[table.task] == plan.slots.rank[table.slot]
+        inside[table.slot[~(own & host[plan.tasks.op[table.task]])]] = False
+    return inside
 
 
 def persistent_launches(plan: Plan, programs: int) -> Launches:
@@ -124,7 +146,8 @@ def beside_still_peers(plan: Plan, launches: Launches, rank: int) -> Launches:
         PlanError: a kernel of the rank waits for a kernel of a peer.
     """
     mine = list(launches.of_rank(rank).rows())
-    forks, joins = [row for row in mine if row.behind == 0], [row for row in mine if _joins(row)]
+    forks = [row for row in mine if _outer(row) and row.stream != 0]
+    joins = [row for row in mine if _outer(row) and row.stream == 0]
     others = list(launches.only(launches.rank != rank).rows())
     sent = _sent(plan, others, rank, max(row.stream for row in mine) + 1)
     for side in sorted({row.stream for row in sent}):
@@ -137,7 +160,7 @@ def beside_still_peers(plan: Plan, launches: Launches, rank: int) -> Launches:
     inner = [
         row
         for row in mine
-        if row.behind != 0 and not _joins(row)
+        if not _outer(row)
         if row.kind is not LaunchKind.STREAM_WAIT or row.slot in come
     ]
     return _table([*forks, *sent, *inner, *joins])
@@ -175,8 +198,9 @@ def _check_come(plan: Plan, mine: list[HostCall], rank: int, come: set[int]) -> 
         )
 
 
-def _joins(row: HostCall) -> bool:
-    return row.kind is LaunchKind.EVENT and row.stream == 0
+def _outer(row: HostCall) -> bool:
+    """Whether it forks the streams of a launch or joins them."""
+    return row.kind is LaunchKind.EVENT and row.op == NONE
 
 
 def _reaches(plan: Plan, row: HostCall, rank: int) -> bool:
@@ -188,15 +212,33 @@ def _reaches(plan: Plan, row: HostCall, rank: int) -> bool:
     return False
 
 
-def _of_rank(plan: Plan, rank: int, driven: Collection[str]) -> Iterator[HostCall]:
-    inner = [row for op in range(len(plan.ops)) for row in _of_op(plan, rank, op, driven)]
+def _of_rank(plan: Plan, rank: int, driven: Collection[str], recorded: Bools) -> Iterator[HostCall]:
+    inner = list(_behind_library(plan, rank, driven, recorded))
     sides = sorted({row.stream for row in inner} - {0})
     yield from (HostCall(rank, side, LaunchKind.EVENT, behind=0) for side in sides)
     yield from inner
     yield from (HostCall(rank, 0, LaunchKind.EVENT, behind=side) for side in sides)
 
 
-def _of_op(plan: Plan, rank: int, op: int, driven: Collection[str]) -> Iterator[HostCall]:
+def _behind_library(
+    plan: Plan, rank: int, driven: Collection[str], recorded: Bools
+) -> Iterator[HostCall]:
+    """All ops in program order, kernels of the main stream behind what a library does beside it."""
+    beside: set[int] = set()
+    for op in range(len(plan.ops)):
+        for row in _of_op(plan, rank, op, driven, recorded):
+            if row.kind is LaunchKind.LIBRARY and row.stream:
+                beside.add(row.stream)
+            elif row.kind is LaunchKind.KERNEL and not row.stream:
+                for stream in sorted(beside):
+                    yield HostCall(rank, 0, LaunchKind.EVENT, op, behind=stream)
+                beside.clear()
+            yield row
+
+
+def _of_op(
+    plan: Plan, rank: int, op: int, driven: Collection[str], recorded: Bools
+) -> Iterator[HostCall]:
     tasks = np.flatnonzero((plan.tasks.op == op) & (plan.tasks.rank == rank))
     if not len(tasks):
         return
@@ -209,7 +251,7 @@ def _of_op(plan: Plan, rank: int, op: int, driven: Collection[str]) -> Iterator[
         return
     # Lanes take turns, so that each has its first transfer early.
     for at in np.lexsort((lane, plan.tasks.seq[tasks])):
-        yield from _of_task(plan, rank, int(tasks[at]))
+        yield from _of_task(plan, rank, int(tasks[at]), recorded)
 
 
 def _streams(plan: Plan, op: int, lane: int) -> tuple[int, int]:
@@ -220,24 +262,43 @@ def _streams(plan: Plan, op: int, lane: int) -> tuple[int, int]:
     many = int(plan.lanes.index[copies].max(initial=-1)) + 1
     if plan.ops[op].kind is OpKind.ACQUIRE:
         return 1 + many, 1 + many
+    if plan.ops[op].engine == LIBRARY:
+        first = 2 + 2 * many
+        return (first + 2 * lane - 1 if lane else 0), first + 2 * lane
     return 1 + lane, 2 + many + lane
 
 
-def _of_task(plan: Plan, rank: int, task: int) -> Iterator[HostCall]:
+def _of_task(plan: Plan, rank: int, task: int, recorded: Bools) -> Iterator[HostCall]:
     op = int(plan.tasks.op[task])
     stream, flags = _streams(plan, op, int(plan.lanes.index[plan.tasks.lane[task]]))
     waits = plan.waits
     for row in plan.waits_of(task):
         slot, value, lag = (int(column[row]) for column in (waits.slot, waits.value, waits.lag))
-        yield HostCall(rank, stream, LaunchKind.STREAM_WAIT, op, task, slot, value, lag)
-    moves = plan.ops[op].kind in (OpKind.PUT, OpKind.GET, OpKind.COPY)
-    if moves and not plan.accesses.empty[plan.accesses_of(task)].any():
-        yield HostCall(rank, stream, LaunchKind.COPY, op, task)
-    notifies = plan.notifies_of(task)
-    if len(notifies) and flags != stream:
+        if not recorded[slot]:
+            yield HostCall(rank, stream, LaunchKind.STREAM_WAIT, op, task, slot, value, lag)
+        elif lag == 0:
+            yield HostCall(rank, stream, LaunchKind.EVENT, op, task, slot)
+    if _works(plan, task):
+        library = plan.ops[op].engine == LIBRARY
+        kind = LaunchKind.LIBRARY if library else LaunchKind.COPY
+        yield HostCall(rank, stream, kind, op, task)
+    slots = plan.notifies.slot[plan.notifies_of(task)]
+    for slot in slots[recorded[slots]].tolist():
+        yield HostCall(rank, stream, LaunchKind.RECORD, op, task, slot)
+    flagged = slots[~recorded[slots]].tolist()
+    if flagged and flags != stream:
         yield HostCall(rank, flags, LaunchKind.EVENT, op, task, behind=stream)
-    for row in notifies:
-        yield HostCall(rank, flags, LaunchKind.FLAG, op, task, int(plan.notifies.slot[row]))
+    for slot in flagged:
+        yield HostCall(rank, flags, LaunchKind.FLAG, op, task, slot)
+
+
+def _works(plan: Plan, task: int) -> bool:
+    """Whether a task that the host carries out moves or writes anything."""
+    kind = plan.ops[int(plan.tasks.op[task])].kind
+    empty = plan.accesses.empty[plan.accesses_of(task)]
+    if kind is OpKind.CALL:  # a product over nothing writes zeros
+        return not empty[-1]
+    return kind not in (OpKind.ACQUIRE, OpKind.RELEASE) and not empty.any()
 
 
 def _table(rows: list[HostCall]) -> Launches:

@@ -118,12 +118,14 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         task_us: of one task besides its work.
         signal_us: from a notify to the waiter's next step.
         fence_us: of a fence before a signal within a node.
+        sync_us: what a tile of a product takes longer that waits or notifies.
     """
 
     launch_us: Time
     task_us: Time
     signal_us: Time
     fence_us: Time
+    sync_us: Time = 0.0
 
 
 class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -185,7 +187,8 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, eq=False)
         target: the backend that runs on it.
         max_ranks: the most ranks it can hold.
         topology: how ranks are joined.
-        engines: by engine name: "sm" computes, "copy" moves, "host" hands buffers over.
+        engines: by engine name: "sm" computes, "copy" moves, "host" hands buffers over; "library",
+            where there is one, multiplies and adds as the host calls it.
         rates: what a rank's device computes.
         costs: what does not grow with sizes.
         cache: the device's last-level cache.

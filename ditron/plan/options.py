@@ -26,11 +26,14 @@ class OpOptions:
             transfer behind it: "mesh-push", "mesh-pull", "mesh-in-place".
         chunk_bytes: the most that one transfer of a collective moves, in bytes.
         tile: rows and columns that one compute task makes, in elements.
+        library: whether a library (cuBLAS) multiplies, whole boxes at a time in the order of a
+            stream; False forbids it, None has it considered beside emitted kernels.
     """
 
     algorithm: str | None = None
     chunk_bytes: int | None = None
     tile: tuple[int, int] | None = None
+    library: bool | None = None
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -47,7 +50,7 @@ class Options(OpOptions):
     """Choices for a whole program.
 
     Attributes:
-        algorithm, chunk_bytes, tile: as in `OpOptions`, for every op that they fit.
+        algorithm, chunk_bytes, tile, library: as in `OpOptions`, for every op that they fit.
         workers: lanes that share a rank's compute tasks.
         copy_lanes: lanes that share a rank's transfers.
         transport: how transfers are carried out: "copy-engine" has the driver's copies do it on

@@ -53,6 +53,10 @@ class Role(StrEnum):
     SCRATCH = "scratch"
 
 
+LIBRARY = "library"
+"""The engine of tasks that the host has a library compute, a call each."""
+
+
 class OpKind(StrEnum):
     """What one task of an op does."""
 

@@ -125,7 +125,7 @@ def remote_us(machine: Machine, ranks: int, size_bytes: float) -> float:
     if machine.topology.kind is LinkKind.MEMORY:
         return 0.0
     near = min(ranks, machine.ranks_a_node) - 1
-    link = far_link(machine) if near < ranks - 1 else near_link(machine, ranks, near)
+    link = far_link(machine) if near < ranks - 1 else near_link(machine, ranks, near, copied=False)
     return size_bytes / (link.gbytes_s * US_PER_GB_S) + link.latency_us
 
 

@@ -29,6 +29,7 @@ from ditron.runtime.cuda_rank import Spec
 from ditron.runtime.gpu_program import TritonProgram
 from ditron.runtime.gpu_report import Hung, hang_report
 from ditron.runtime.gpu_source import write_source
+from ditron.runtime.gpu_trace import write_gpu_trace
 from ditron.runtime.heap import Heap, Layout, open_shared
 
 RANK_MODULE = "ditron.runtime.cuda_rank"
@@ -108,12 +109,21 @@ class CudaExecutor:
         return [max(each) * 1e-3 for each in zip(*answers, strict=True)]
 
     def trace(self, path: str | Path) -> None:
-        """Not on GPUs yet.
+        """Run one launch and write what ran when: transfers, library calls and whole kernels.
+
+        Where this process runs a rank of a group, all of its processes call this together, and the
+        first one writes.
 
         Raises:
-            LaunchError: always.
+            LaunchError: as for `launch`.
         """
-        raise LaunchError(f"no trace {path}: GPUs do not record what ran when yet")
+        if self._local is not None:
+            ran = self._local.traced()
+            if self._local.rank > 0:
+                return
+        else:
+            ran = self._do(("trace",))
+        write_gpu_trace(path, self._plan, ran)
 
     def kernels(self) -> dict[str, dict[str, int]]:
         """What each kernel takes: programs, registers, spills, bytes of shared memory."""

@@ -24,6 +24,7 @@ from ditron.runtime.gpu_program import TritonProgram
 from ditron.runtime.gpu_rank import GpuRank
 from ditron.runtime.gpu_report import hang_report
 from ditron.runtime.gpu_source import write_source
+from ditron.runtime.gpu_trace import Ran
 from ditron.runtime.ipc import open_peer
 
 LOOK_S = 0.2
@@ -114,6 +115,10 @@ class LocalRank:
             if not torch.cuda.is_current_stream_capturing():
                 self._watch.launched(main)
         return dict(out) if out is not None else {n: self.buffers[n] for n in self.outputs}
+
+    def traced(self) -> list[list[Ran]]:
+        """What ran when in one launch more on the inputs in place, of every rank."""
+        return self._all(self.gpu.traced(lambda: self._all(None)))
 
     def _check(self, given: Tensors, wanted: Sequence[str], what: str) -> None:
         if set(given) != set(wanted):

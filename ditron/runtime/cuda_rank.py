@@ -135,25 +135,26 @@ class RankProcess:
 
 
 def _obey(rank: RankProcess, command: tuple[Any, ...]) -> tuple[Any, ...]:
+    answer: Any = None
     match command:
         case ("peers", handles):
-            return ("ok", rank.connect(handles))
+            answer = rank.connect(handles)
         case ("copy in", buffers):
             rank.copy_in(buffers)
-            return ("ok", None)
         case ("launch",):
             rank.launch()
             rank.copy_out()
-            return ("ok", None)
         case ("measure", repeats):
-            return ("ok", rank.measure(repeats))
+            answer = rank.measure(repeats)
+        case ("trace",):
+            answer = rank.gpu.traced(rank.meet)
         case ("reset", epoch):
             rank.gpu.reset(epoch)
-            return ("ok", None)
         case ("stop",):  # of a launch that has ended already
-            return ("ok", None)
+            pass
         case _:
             raise LaunchError(f"a rank does not know {command[0]!r}")
+    return ("ok", answer)
 
 
 def serve(connection: Connection) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -60,6 +61,23 @@ class StreamWait:
         return None if done < row.lag else (done - row.lag) * self.count + row.value
 
 
+# A row, and events before and after it on its stream.
+Span = tuple[HostCall, torch.cuda.Event, torch.cuda.Event]
+WORK = (LaunchKind.KERNEL, LaunchKind.LIBRARY, LaunchKind.COPY)
+
+
+@contextmanager
+def _noted(spans: list[Span] | None, row: HostCall, stream: torch.cuda.Stream) -> Generator[None]:
+    if spans is None or row.kind not in WORK:
+        yield
+        return
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record(stream)
+    yield
+    end.record(stream)
+    spans.append((row, begin, end))
+
+
 # The kernel form of a stream's wait.
 WaitKernel = Callable[[StreamWait], object]
 
@@ -72,6 +90,7 @@ class HostProgram:
         launches: the rows of this rank.
         memory: the rank's memory.
         kernels: what launches each kernel op on the current stream.
+        library: what calls a library for a task, on the current stream.
         calls: the driver.
         wait_kernel: launches a wait as a kernel on the current stream.
     """
@@ -84,42 +103,87 @@ class HostProgram:
         kernels: Mapping[int, Callable[[], object]],
         calls: Calls,
         wait_kernel: WaitKernel,
+        library: Callable[[int], Callable[[], object]] | None = None,
     ) -> None:
         self.plan, self.memory, self.calls = plan, memory, calls
         self.kernels, self.wait_kernel = kernels, wait_kernel
         self.rows = list(launches.rows())
+        # What is short goes before products, and these one after another.
+        called = [r for r in self.rows if r.kind is LaunchKind.LIBRARY]
+        products = {r.stream for r in called if plan.tasks.flops[r.task]}
         self.sides = [
-            torch.cuda.Stream(priority=-1) for _ in range(max(r.stream for r in self.rows))
+            torch.cuda.Stream(priority=0 if side in products else -1)
+            for side in range(1, max(r.stream for r in self.rows) + 1)
         ]
         self.waits = {
             at: StreamWait(row, memory.slot_address(row.slot), int(plan.slots.count[row.slot]))
             for at, row in enumerate(self.rows)
             if row.kind is LaunchKind.STREAM_WAIT
         }
+        recorded = {row.slot for row in self.rows if row.kind is LaunchKind.RECORD}
+        self.events = {slot: torch.cuda.Event() for slot in recorded}
+        self.called = {
+            row.task: library(row.task)
+            for row in self.rows
+            if row.kind is LaunchKind.LIBRARY and library is not None
+        }
         self.bound = [self._bind(row) for row in self.rows]
 
-    def enqueue(self, main: torch.cuda.Stream, done: int | None) -> None:
+    def call_once(self) -> None:
+        """Have the library do every task on its stream: it loads kernels and makes room for them.
+
+        Before the first launch: what it writes is garbage.
+        """
+        for row in self.rows:
+            if row.kind is LaunchKind.LIBRARY:
+                stream = self.sides[row.stream - 1] if row.stream else torch.cuda.current_stream()
+                with torch.cuda.stream(stream):
+                    self.called[row.task]()
+
+    def enqueue(
+        self, main: torch.cuda.Stream, done: int | None, spans: list[Span] | None = None
+    ) -> None:
         """Put one launch on the streams, behind what the main one has been given.
 
         Args:
             main: the stream that computes.
             done: launches before this one, where the host knows: then streams wait by the driver,
                 which takes no SM; else (a captured launch) kernels wait.
+            spans: where to note when the rows that work begin and end; they run apart then.
         """
         streams = [main, *self.sides]
         for at, (row, bound) in enumerate(zip(self.rows, self.bound, strict=True)):
             stream = streams[row.stream]
-            match row.kind:
-                case LaunchKind.EVENT:
-                    stream.wait_stream(streams[row.behind])
-                case LaunchKind.KERNEL:
-                    with torch.cuda.stream(stream):
-                        self.kernels[row.op]()
-                case LaunchKind.STREAM_WAIT:
-                    self._wait(self.waits[at], stream, done)
-                case _:
-                    for one in bound:
-                        one(stream.cuda_stream)
+            with _noted(spans, row, stream):
+                self._enqueue(at, row, bound, streams, done)
+
+    def _enqueue(
+        self,
+        at: int,
+        row: HostCall,
+        bound: Sequence[Enqueue],
+        streams: Sequence[torch.cuda.Stream],
+        done: int | None,
+    ) -> None:
+        stream = streams[row.stream]
+        match row.kind:
+            case LaunchKind.EVENT if row.slot in self.events:
+                stream.wait_event(self.events[row.slot])
+            case LaunchKind.EVENT:
+                stream.wait_stream(streams[row.behind])
+            case LaunchKind.RECORD:
+                self.events[row.slot].record(stream)
+            case LaunchKind.KERNEL:
+                with torch.cuda.stream(stream):
+                    self.kernels[row.op]()
+            case LaunchKind.LIBRARY:
+                with torch.cuda.stream(stream):
+                    self.called[row.task]()
+            case LaunchKind.STREAM_WAIT:
+                self._wait(self.waits[at], stream, done)
+            case _:
+                for one in bound:
+                    one(stream.cuda_stream)
 
     def _wait(self, wait: StreamWait, stream: torch.cuda.Stream, done: int | None) -> None:
         if done is None:

@@ -116,6 +116,16 @@ class RankMemory:
         """The address of one of this rank's control words."""
         return self.bases[self.rank] + self.layout.control + 4 * word
 
+    def view(self, access: int) -> torch.Tensor:
+        """The box of this rank's memory that an access touches."""
+        accesses = self.plan.accesses
+        assert accesses.rank[access] == self.rank, "a library reaches this rank's memory only"
+        view = self.buffer(self.plan.buffers[int(accesses.buffer[access])].name)
+        for dim in range(view.dim()):
+            lo, hi = int(accesses.lo[access, dim]), int(accesses.hi[access, dim])
+            view = view.narrow(dim, min(lo, view.shape[dim]), max(hi - lo, 0))
+        return view
+
     def buffer(self, name: str) -> torch.Tensor:
         """A buffer, as large as it is on this rank."""
         buffer = self._rows[name]

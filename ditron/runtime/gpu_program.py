@@ -111,6 +111,8 @@ class TritonProgram:
         host: what each rank's host enqueues.
         tables: int32 constants by name.
         sites: every wait and notify by number.
+        library: what the tasks of an op call, by its row in `Plan.ops`: "product",
+            "product-transposed" or "sum".
         target: the architecture that it is for.
         persistent: whether a launch is one kernel, which begins the next epoch itself.
     """
@@ -120,5 +122,6 @@ class TritonProgram:
     host: Launches
     tables: Mapping[str, Ints] = field(default_factory=dict[str, Ints])
     sites: tuple[Site, ...] = ()
+    library: Mapping[int, str] = field(default_factory=dict[int, str])
     target: str = ""
     persistent: bool = False

@@ -14,11 +14,14 @@ from ditron.errors import LaunchError
 from ditron.plan.launches import Launches, LaunchKind
 from ditron.plan.tables import Plan
 from ditron.runtime.cuda_driver import StreamCalls, sm_count
-from ditron.runtime.gpu_host import Calls, HostProgram, StreamWait
+from ditron.runtime.gpu_fit import check_beside
+from ditron.runtime.gpu_host import Calls, HostProgram, Span, StreamWait
 from ditron.runtime.gpu_layout import GpuLayout
+from ditron.runtime.gpu_library import bind
 from ditron.runtime.gpu_memory import RankMemory
 from ditron.runtime.gpu_program import Launch, TritonProgram
 from ditron.runtime.gpu_source import load_source
+from ditron.runtime.gpu_trace import Ran
 from ditron.runtime.ipc import DeviceMemory
 
 # Of a layer above this one, and with Triton in it: by name, when a GPU needs them.
@@ -75,6 +78,7 @@ class GpuRank:
             {launch.op: self.kernel(launch) for launch in self.program.launches},
             self.calls(),
             self._wait_kernel,
+            self._library_call,
         )
         waits = list(self.host.waits.values())
         # Copied to words by copy engines: a kernel might find no SM that is free.
@@ -102,7 +106,10 @@ class GpuRank:
         self.hold = importlib.import_module(STREAM_KERNELS).stream_wait
         word = control[:1]
         self.hold.warmup(control, word, 1, 1, 0, 0, 0, grid=(1,), num_warps=1)._init_handles()
-        return {launch.kernel: self._load(launch) for launch in self.program.launches}
+        self.host.call_once()
+        found = {launch.kernel: self._load(launch) for launch in self.program.launches}
+        check_beside(self.program.launches, found, sm_count(torch.cuda.current_device()))
+        return found
 
     def _load(self, launch: Launch) -> dict[str, int]:
         kernel = getattr(load_source(self.source), launch.kernel)
@@ -116,6 +123,11 @@ class GpuRank:
             "spills": made.n_spills,
             "shared_bytes": made.metadata.shared,
         }
+
+    def _library_call(self, task: int) -> Callable[[], object]:
+        what = self.program.library[int(self.plan.tasks.op[task])]
+        views = [self.memory.view(access) for access in self.plan.accesses_of(task)]
+        return bind(what, views)
 
     def _wait_kernel(self, wait: StreamWait) -> object:
         row = wait.row
@@ -144,7 +156,31 @@ class GpuRank:
         torch.cuda.synchronize()
         self.done = epoch
 
-    def enqueue(self, main: torch.cuda.Stream | None = None) -> None:
+    def traced(self, meet: Callable[[], object]) -> list[Ran]:
+        """What ran when in a launch of all ranks, which call this together.
+
+        Args:
+            meet: waits for all ranks: their clocks are the host's, read right after it.
+        """
+        spans: list[Span] = []
+        torch.cuda.synchronize()
+        meet()
+        origin, at = torch.cuda.Event(enable_timing=True), time.monotonic_ns()
+        with torch.cuda.stream(self.main):
+            origin.record()
+            keep_busy()
+        self.enqueue(spans=spans)
+        self.finish(lambda: False)
+        torch.cuda.synchronize()
+
+        def ns(event: torch.cuda.Event) -> int:
+            return at + round(origin.elapsed_time(event) * 1e6)
+
+        return [(row.op, row.task, ns(begin), ns(end)) for row, begin, end in spans]
+
+    def enqueue(
+        self, main: torch.cuda.Stream | None = None, spans: list[Span] | None = None
+    ) -> None:
         """Put a launch on the streams, behind what `main` has been given. Waits for nothing.
 
         Raises:
@@ -154,7 +190,7 @@ class GpuRank:
         if torch.cuda.is_current_stream_capturing():
             self._check_room()
             self.done = None
-        self.host.enqueue(main, self.done)
+        self.host.enqueue(main, self.done, spans)
         if not self.program.persistent:
             with torch.cuda.stream(main):
                 self.advance[(1,)](self.memory.control())

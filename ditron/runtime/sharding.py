@@ -26,6 +26,12 @@ def local_box(spec: TensorSpec, mesh: Mesh, rank: int) -> tuple[slice, ...]:
     return tuple(one(dim) for dim in range(len(spec.shape)))
 
 
+def holds_sum(spec: TensorSpec, mesh: Mesh, rank: int) -> bool:
+    """Whether a rank gets its part of a tensor that comes as a sum: the others' terms are zeros."""
+    place = np.unravel_index(rank, mesh.sizes)
+    return all(i == 0 for i, p in zip(place, spec.placements, strict=True) if p == Partial())
+
+
 def assemble(spec: TensorSpec, mesh: Mesh, local: Callable[[int], torch.Tensor]) -> torch.Tensor:
     """The whole of a tensor: shards put together, replicas from the first rank that holds one.
 

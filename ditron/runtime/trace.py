@@ -29,9 +29,13 @@ def write_trace(path: str | Path, plan: Plan, events: Longs) -> None:
     Path(path).write_text(json.dumps(content), encoding="utf-8")
 
 
-def trace_events(plan: Plan, events: Longs) -> Iterator[Event]:
-    """The trace's events: names of processes and threads, slices, arrows."""
-    origin = int(events[:, 1].min(initial=np.iinfo(np.int64).max)) if len(events) else 0
+def trace_events(plan: Plan, events: Longs, origin: int | None = None) -> Iterator[Event]:
+    """The trace's events: names of processes and threads, slices, arrows; times from `origin` on.
+
+    It is the first begin by default.
+    """
+    if origin is None:
+        origin = int(events[:, 1].min(initial=np.iinfo(np.int64).max)) if len(events) else 0
     span = np.zeros((len(plan.tasks), 2), np.int64)
     span[events[:, 0]] = events[:, 1:] - origin
     ran = np.zeros(len(plan.tasks), np.bool_)

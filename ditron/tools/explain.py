@@ -16,13 +16,14 @@ from ditron.errors import OptionError
 from ditron.ir import task
 from ditron.ir.attrs import ChoiceAttr
 from ditron.ir.locations import op_location
-from ditron.passes.choices import Asked, Chooser
+from ditron.passes.choices import Asked, Chooser, choice_of
 from ditron.passes.infer_placements import InferPlacementsPass
 from ditron.passes.play_choices import play_choices
 from ditron.plan.candidates import Priced, Question, answer, price, runner_up
 from ditron.plan.cost import is_serial
 from ditron.plan.machine import Machine, load_machine
 from ditron.plan.options import SCHEDULERS, Options
+from ditron.plan.prediction import NO_PREDICTION
 from ditron.tools.loading import Source
 from ditron.tools.show import columns, console, progress, short
 from ditron.tools.simulate import check_ranks, lower, run_passes, show_us
@@ -173,10 +174,10 @@ def _ways(asked: Asked, op: task.ComputeOp, player: _Player) -> list[Way]:
     for one in best.values():
         candidate = one.candidate
         played = None
-        if one is answers[0] or (second is not None and candidate.way == second.candidate.way):
-            tile = candidate.reduce_tile if reduces else ()
-            choice = ChoiceAttr.get(candidate.algorithm, candidate.transfer, candidate.chunk, tile)
-            played = player.play(op, choice)
+        near = second is not None and candidate.way == second.candidate.way
+        same = candidate.library == answers[0].candidate.library  # else products' tiles differ
+        if one is answers[0] or (near and same):
+            played = player.play(op, choice_of(candidate, NO_PREDICTION, adds=reduces))
         told = candidate.tell(reduces=reduces, multiplies=bool(question.products))
         found.append(Way(told, **asdict(one.price), played_us=played))
     return found

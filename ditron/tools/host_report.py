@@ -25,21 +25,30 @@ def launch_report(plan: Plan, launches: Launches) -> Iterator[str]:
 
 def _cells(plan: Plan, row: HostCall) -> tuple[str, str, str]:
     op = f"@{plan.ops[row.op].name}" if row.op >= 0 else ""
-    match row.kind:
-        case LaunchKind.KERNEL:
-            return "kernel", f"{row.programs} programs", op
-        case LaunchKind.COPY:
-            return "copy", _copy_text(plan, row.task), op
-        case LaunchKind.FLAG:
-            return "flag", f"{plan.describe_slot(row.slot)} set", op
-        case LaunchKind.STREAM_WAIT:
-            back = f" of {row.lag} launches ago" if row.lag else ""
-            return "stream-wait", f"{plan.describe_slot(row.slot)} ge {row.value}{back}", op
-        case LaunchKind.EVENT:
-            return "event", f"behind stream {row.behind}", op
+    return row.kind.name.lower().replace("_", "-"), _what(plan, row), op
+
+
+def _what(plan: Plan, row: HostCall) -> str:
+    slot = plan.describe_slot(row.slot) if row.slot >= 0 else ""
+    back = f" of {row.lag} launches ago" if row.lag > 0 else ""
+    texts = {
+        LaunchKind.KERNEL: lambda: f"{row.programs} programs",
+        LaunchKind.COPY: lambda: _copy_text(plan, row.task),
+        LaunchKind.LIBRARY: lambda: _boxes(plan, row.task),
+        LaunchKind.FLAG: lambda: f"{slot} set",
+        LaunchKind.STREAM_WAIT: lambda: f"{slot} ge {row.value}{back}",
+        LaunchKind.RECORD: lambda: slot,
+        LaunchKind.EVENT: lambda: slot or f"behind stream {row.behind}",
+    }
+    return texts[row.kind]()
 
 
 def _copy_text(plan: Plan, task: int) -> str:
+    size = sum(s.width * s.height for s in strips(plan, task))
+    return f"{_boxes(plan, task)}, {size} bytes"
+
+
+def _boxes(plan: Plan, task: int) -> str:
     ends: list[str] = []
     for access in plan.accesses_of(task):
         buffer = plan.buffers[int(plan.accesses.buffer[access])]
@@ -48,5 +57,5 @@ def _copy_text(plan: Plan, task: int) -> str:
             f"{plan.accesses.lo[access, d]}:{plan.accesses.hi[access, d]}" for d in dims
         )
         ends.append(f"%{buffer.name}[{box}] at rank {plan.accesses.rank[access]}")
-    size = sum(s.width * s.height for s in strips(plan, task))
-    return f"{' -> '.join(ends)}, {size} bytes"
+    *sources, target = ends
+    return f"{', '.join(sources)} -> {target}"

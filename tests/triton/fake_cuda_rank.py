@@ -59,6 +59,9 @@ class FakeStream:
     def wait_stream(self, other: FakeStream) -> None:
         pass
 
+    def wait_event(self, event: object) -> None:
+        pass
+
 
 class FakeEvent:
     def __init__(self, **_: object) -> None:

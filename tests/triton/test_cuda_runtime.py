@@ -68,6 +68,26 @@ def test_the_host_copies_sets_flags_and_waits(name: str, algorithm: str) -> None
 
 
 @pytest.mark.usefixtures("fake_gpus")
+@pytest.mark.parametrize(
+    ("name", "algorithm", "ranks", "transport"),
+    [
+        ("01_ag_gemm", "mesh-pull", 3, "copy-engine"),
+        ("02_gemm_rs", "mesh-push", 2, "peer"),
+        ("03_gemm_ar", "two-shot-push", 2, "copy-engine"),
+    ],
+)
+def test_a_library_multiplies(name: str, algorithm: str, ranks: int, transport: str) -> None:
+    program = example(name, **{**SIZES, "m": 41, "tp": ranks})
+    options = replace(OPTIONS, algorithm=algorithm, transport=transport, tile=None, library=True)
+    with dt.compile(program, target="cuda", options=options) as exe:
+        assert "tl.dot" not in exe.kernels
+        for seed in range(3):
+            inputs = random_inputs(exe, seed)
+            want = program.reference(inputs)["y"]
+            torch.testing.assert_close(run(exe, inputs)["y"], want, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.usefixtures("fake_gpus")
 def test_a_missing_notify_is_a_hang_with_a_report() -> None:
     program = example("01_ag_gemm", **SIZES)
     with dt.compile(program, target="cuda", options=OPTIONS) as exe:

@@ -44,7 +44,9 @@ from ditron.backends.triton.signals import Module
 from ditron.backends.triton.targets import Target
 from ditron.errors import PlanError
 from ditron.ir import device
+from ditron.ir.library import library_call
 from ditron.plan.launches import Launches, LaunchKind, plan_launches
+from ditron.plan.tables import LIBRARY as CALLED
 from ditron.plan.tables import Boundary, Ints, Plan
 from ditron.runtime.gpu_program import Launch, Site, TritonProgram
 
@@ -90,15 +92,19 @@ def emit_module(
     grids = [op for op in program.body.block.ops if isinstance(op, device.GridOp)]
     texts: list[str] = []
     launches: list[Launch] = []
+    calls: dict[int, str] = {}
     for number, grid in enumerate(grids):
-        if grid.engine.data not in driven and (not grid.dims or all(grid.dims)):
+        if grid.engine.data == CALLED:
+            assert isinstance(grid.body_op, device.CallOp)
+            calls[number] = library_call(shared.funcs[grid.body_op.kernel_name])
+        elif grid.engine.data not in driven and (not grid.dims or all(grid.dims)):
             text, launch = GridKernel(shared, grid, number).emit()
             texts.append(text)
             launches.append(launch)
     source = "\n\n".join([imports(plan, target, texts), *texts])
     host = plan_launches(plan, driven)
     sites += _stream_sites(plan, host)
-    return TritonProgram(source, tuple(launches), host, tables, tuple(sites), target.name)
+    return TritonProgram(source, tuple(launches), host, tables, tuple(sites), calls, target.name)
 
 
 def _stream_sites(plan: Plan, host: Launches) -> list[Site]:
