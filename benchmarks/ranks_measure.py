@@ -23,7 +23,7 @@ from ditron.plan.machine import load_machine
 from ditron.plan.tables import Role
 from ditron.runtime.cuda_local import LocalRank
 from ditron.runtime.gpu_rank import keep_busy
-from ditron.runtime.sharding import local_box
+from ditron.runtime.sharding import holds_sum, local_box
 from ditron.tools.inputs import make_inputs
 
 RELAUNCHES, REPLAYS, BEFORE_WRAP = 1000, 400, 200
@@ -114,6 +114,8 @@ class Running:
         parts: Tensors = {}
         for name, spec in self.specs.items():
             part = whole[name][local_box(spec, self.mesh, self.this.rank)]
+            if not holds_sum(spec, self.mesh, self.this.rank):
+                part = torch.zeros_like(part)
             parts[name] = part.contiguous().cuda()
         return parts
 

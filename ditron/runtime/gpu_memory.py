@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ditron.plan.tables import Buffer, Plan
+from ditron.plan.tables import Buffer, Plan, Role
 from ditron.runtime.gpu_layout import (
     AGE_WORD,
     EPOCH_WORD,
@@ -70,8 +70,11 @@ class RankMemory:
                     words[int(index) * SLOT_WORDS] = _int32(int(count) * epoch)
 
     def poison(self) -> None:
-        """Fill all buffers with NaN (-1 in integers), so that reads of garbage show."""
+        """Fill buffers with NaN (-1 in integers), so that reads of garbage show; states with 0."""
         self.bytes[: min([*self.layout.signals.values(), self.layout.control])] = 0xFF
+        for buffer in self.plan.buffers:
+            if buffer.role is Role.STATE:
+                self.buffer(buffer.name).zero_()
 
     def words(self, offset: int) -> torch.Tensor:
         """int32 words from a byte offset on."""

@@ -195,9 +195,9 @@ PROGRAMS: dict[str, tuple[Expected, str]] = {
         (PlacementError, "Shard\\(dim\\), Replicate\\(\\) or Partial\\(\\), got 'S0'"),
         'p.input("z", (4, 4), dt.f32, "S0")',
     ),
-    "partial input": (
+    "partial weight": (
         (PlacementError, "cannot be .*partial.*pass the sum"),
-        'p.input("z", (4, 4), dt.f32, dt.Partial())',
+        'p.weight("z", (4, 4), dt.f32, dt.Partial())',
     ),
     "shard of no dimension": (
         (PlacementError, 'input "z" is shard\\(2\\), but its shape has 2 dimensions'),

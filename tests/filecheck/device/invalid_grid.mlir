@@ -1,6 +1,6 @@
 // RUN: ditron-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
 
-// CHECK: device.grid: engine is one of sm, copy, host, got gpu
+// CHECK: device.grid: engine is one of sm, copy, host, library, got gpu
 device.program @p ranks 4 {
   %me = device.rank
   %x = device.buffer "x" input [64] : !device.buffer<64xf32, symmetric>
