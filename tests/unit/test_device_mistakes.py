@@ -64,7 +64,7 @@ def wait_for_nobody(d: dt.DeviceProgram, o: Given):
         g.copy(o.all(g, o.x), o.all(g, o.near))
 
 
-@mistake(ProgramError, "grid g: no engine 'dma'; there is sm, copy, host")
+@mistake(ProgramError, "grid g: no engine 'dma'; there is sm, copy, host, library")
 def unknown_engine(d: dt.DeviceProgram, o: Given):
     d.grid("g", engine="dma")  # here
 
