@@ -11,7 +11,9 @@ from triton_support import cross, example, interpreted, random_inputs, run
 import ditron as dt
 from ditron.backends.triton.compile import compile_program
 from ditron.backends.triton.interpreted import Worker
+from ditron.plan.tables import Role
 
+DTYPES = {"bf16": "bfloat16", "f32": "float32", "i64": "int64"}
 MLP = "04_mlp"
 SMALL: dict[str, Any] = {"tokens": 50, "hidden": 36, "inner": 44}
 TILE: dict[str, Any] = {"tile": (16, 32)}
@@ -49,3 +51,25 @@ def test_compiled(target: str, tp: int) -> None:
     (kernel,) = compile_program(cross(exe).program)
     assert kernel.launch.dots
     assert kernel.spills == 0
+
+
+def test_decode_step(worker: Worker) -> None:
+    sizes: dict[str, Any] = {"tp": 1, "layers": 2}
+    exe = mega("20_qwen3_decode", sizes, workers=4)
+    (kernel,) = compile_program(cross(exe).program)
+    assert kernel.spills == 0
+    interpreted(exe, worker)
+    program = example("20_qwen3_decode", **sizes)
+    weights: dict[str, torch.Tensor] = {}
+    generator = torch.Generator().manual_seed(3)
+    for name, spec in exe.tensors(Role.WEIGHT).items():
+        drawn = torch.randn(spec.shape, generator=generator) * 0.3
+        weights[name] = drawn.to(getattr(torch, DTYPES[str(spec.dtype)]))
+    weights["tokens"] = torch.arange(128).reshape(weights["tokens"].shape)
+    with dt.compile(program, target="cpu") as cpu:
+        outputs: list[dict[str, torch.Tensor]] = []
+        for one in (exe, cpu):
+            one.bind(weights)
+            outputs.append(one.run({"ids": torch.tensor([[5]]), "pos": 0}))
+    for name, want in outputs[1].items():
+        assert torch.equal(outputs[0][name], want)
