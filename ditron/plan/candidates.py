@@ -288,7 +288,14 @@ def _price(
 def _tiles(machine: Machine, question: Question) -> tuple[Tile, ...]:
     if question.fixed.tile is not None:
         return (question.fixed.tile,)
-    return _default_first(machine.tile, machine.tiles) if question.products else (machine.tile,)
+    return _product_tiles(machine, question.products) if question.products else (machine.tile,)
+
+
+def _product_tiles(machine: Machine, products: tuple[GemmShape, ...]) -> tuple[Tile, ...]:
+    thin = machine.thin_tile
+    if thin is not None and all(p.m <= thin[0] for p in products):
+        return (thin,)
+    return _default_first(machine.tile, machine.tiles)
 
 
 def _reduce_tiles(machine: Machine, question: Question) -> tuple[Tile, ...]:
@@ -326,7 +333,7 @@ def tile_answer(
 ) -> tuple[tuple[Tile, float], ...]:
     """Tiles for products that no collective stands beside, with what they would cost, in us."""
     found: list[tuple[Tile, float]] = []
-    for tile in _default_first(machine.tile, machine.tiles):
+    for tile in _product_tiles(machine, products):
         total = sum((split_cost(machine, p, tile) for p in products), NOTHING)
         us = machine.costs.launch_us + total.us / core_share(machine, ranks)
         found.append((tile, us))

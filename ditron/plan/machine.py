@@ -195,6 +195,7 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, eq=False)
         capabilities: what can be done at all.
         tile: rows and columns of a compute task when nobody says otherwise, in elements.
         tiles: those that are worth trying, `tile` among them.
+        thin_tile: the same of products of so few rows that they only read memory, if there is one.
         reduce_tile: rows and columns of a task that adds contributions.
         reduce_tiles: those that are worth trying.
         chunk_bytes: the most one transfer moves when nobody says otherwise.
@@ -219,6 +220,7 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, eq=False)
     chunk_bytes: Count
     chunks: tuple[Count, ...]
     cores: Annotated[int, Meta(ge=0)] = 0
+    thin_tile: Sizes | None = None
 
     def __post_init__(self) -> None:
         missing = [name for name in ("sm", "copy", "host") if name not in self.engines]

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from ditron.errors import HangError, InputError, LaunchError
-from ditron.plan.tables import Plan
+from ditron.plan.tables import Plan, Role
 from ditron.runtime.cuda_driver import sm_count
 from ditron.runtime.cuda_local import LocalRank
 from ditron.runtime.cuda_rank import Spec
@@ -72,9 +72,13 @@ class CudaExecutor:
         self._dirty.add(buffer)
 
     def read(self, buffer: str, rank: int) -> torch.Tensor:
-        """A copy of what a rank held of an output after the last launch."""
+        """A copy of what a rank held of an output or a state after the last launch."""
         heap = self._use()
-        return heap.local(heap.buffer_row(buffer), rank).clone()
+        row = heap.buffer_row(buffer)
+        state = self._plan.buffers[row].role is Role.STATE
+        if state and self._pool is not None and buffer not in self._dirty:
+            self._pool.tell(("copy out", [buffer]), GRACE_S)
+        return heap.local(row, rank).clone()
 
     def launch(self) -> None:
         """Run one launch on all ranks.
@@ -212,11 +216,12 @@ class _Pool:
         self.kernels: dict[str, dict[str, int]] = self.tell(("peers", handles), START_BOUND_S)[0]
 
     def _check_fit(self, share: int) -> None:
-        """All programs that may wait for each other must be resident together."""
-        launches = self._program.launches
-        most = [
-            max([x.programs for x in launches if x.copies == side], default=0) for side in (0, 1)
-        ]
+        """All programs that may wait for each other must be resident together.
+
+        Of a launch that waits nowhere one at a time is enough.
+        """
+        places = [(x.copies, x.programs if x.waits else 1) for x in self._program.launches]
+        most = [max([n for copies, n in places if copies == side], default=0) for side in (0, 1)]
         sms = sm_count(0)
         if share * sum(most) > sms and share > 1:
             raise LaunchError(

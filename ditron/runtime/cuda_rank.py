@@ -78,11 +78,11 @@ class RankProcess:
             self.gpu.memory.buffer(name).copy_(local)
         torch.cuda.synchronize()
 
-    def copy_out(self) -> None:
-        """Bring outputs to the host."""
-        for row, buffer in enumerate(self.plan.buffers):
-            if buffer.role is Role.OUTPUT:
-                self.host.local(row, self.spec.rank).copy_(self.gpu.memory.buffer(buffer.name))
+    def copy_out(self, buffers: list[str]) -> None:
+        """Bring outputs and states to the host."""
+        for name in buffers:
+            local = self.host.local(self.host.buffer_row(name), self.spec.rank)
+            local.copy_(self.gpu.memory.buffer(name))
 
     def launch(self) -> None:
         """Run one launch."""
@@ -143,7 +143,9 @@ def _obey(rank: RankProcess, command: tuple[Any, ...]) -> tuple[Any, ...]:
             rank.copy_in(buffers)
         case ("launch",):
             rank.launch()
-            rank.copy_out()
+            rank.copy_out([b.name for b in rank.plan.buffers if b.role is Role.OUTPUT])
+        case ("copy out", buffers):
+            rank.copy_out(buffers)
         case ("measure", repeats):
             answer = rank.measure(repeats)
         case ("trace",):

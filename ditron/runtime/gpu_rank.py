@@ -107,7 +107,8 @@ class GpuRank:
         word = control[:1]
         self.hold.warmup(control, word, 1, 1, 0, 0, 0, grid=(1,), num_warps=1)._init_handles()
         self.host.call_once()
-        found = {launch.kernel: self._load(launch) for launch in self.program.launches}
+        kernels = {launch.kernel: launch for launch in self.program.launches}
+        found = {name: self._load(launch) for name, launch in kernels.items()}
         check_beside(self.program.launches, found, sm_count(torch.cuda.current_device()))
         return found
 
@@ -199,7 +200,7 @@ class GpuRank:
 
     def _check_room(self) -> None:
         waits = [w for w in self.host.waits.values() if w.row.stream > 0]
-        widest = max([launch.programs for launch in self.program.launches], default=0)
+        widest = max([x.programs for x in self.program.launches if x.waits], default=0)
         sms = sm_count(torch.cuda.current_device())
         if waits and widest >= sms:
             task = self.plan.describe_task(waits[0].row.task)

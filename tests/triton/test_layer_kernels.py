@@ -80,9 +80,10 @@ def rows(p: dt.Program, dtype: dt.DType) -> None:
 
 def wide(p: dt.Program, dtype: dt.DType) -> None:
     """Sums longer than a block, in loops."""
-    x = p.input("x", (2, 20000), dtype, R)
+    x, labels = p.input("x", (2, 20000), dtype, R), p.input("labels", (1, 20000), dt.i64, R)
     p.output("y", dt.softmax(x))
-    p.output("w", dt.argmax(x))
+    p.output("w", dt.argmax(x, labels))
+    p.output("z", dt.argmax(x))
 
 
 def vectors(p: dt.Program, dtype: dt.DType) -> None:

@@ -8,13 +8,12 @@ their code is the same but for names.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ditron.backends.triton.expressions import number
 from ditron.backends.triton.grid import GridKernel
-from ditron.backends.triton.names import RESERVED
+from ditron.backends.triton.names import RESERVED, nameless
 from ditron.backends.triton.signals import Module
 from ditron.ir import device
 from ditron.plan.expr import Expr
@@ -76,15 +75,8 @@ class Kind:
     @cached_property
     def key(self) -> tuple[str, ...]:
         """The same for grids of one kind: the code with its names numbered as they come."""
-        numbers: dict[str, str] = {}
-
-        def renamed(found: re.Match[str]) -> str:
-            name = found[0]
-            return numbers.setdefault(name, f"name_{len(numbers)}") if name in self.names else name
-
-        lines = [line.split("#")[0] for line in self.text.splitlines() if '"""' not in line]
         return (
-            re.sub(r"(?<![\w.])[A-Za-z_]\w*", renamed, "\n".join(lines)),
+            nameless(self.text, self.names),
             *(f"{a.what} {a.type}" for a in record_fields(self.launch)),
             *(s.scope for s in self.sites),
         )

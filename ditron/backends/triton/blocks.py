@@ -19,8 +19,11 @@ MOST_ROWS, MOST_COLS, LEAST = 128, 256, 16
 # Elements that a program computes on, or moves, at once.
 POINTWISE_ELEMENTS, MOVED_ELEMENTS = 4096, 8192
 WIDEST = 1024
-# Elements of a row that are summed at once, and how far their loads run ahead.
-MOST_SUMMED, SUMMED_STAGES = 16384, 3
+# Of a product's tile so small that it only reads memory: elements, and how much deeper it loads.
+THIN, THIN_DEPTH = 512, 4
+# Elements of a row that are summed at once, and in loops; how far loads run ahead where there is
+# room for that.
+MOST_SUMMED, LOOPED_SUMMED, SUMMED_STAGES, SUMMED_AHEAD_BYTES = 16384, 2048, 3, 128 << 10
 # Of a product of one row: columns, bytes of what is summed at once, and how far loads run ahead.
 ROW_COLUMNS, ROW_DEPTH_BYTES, ROW_STAGES = 16, 1024, 3
 BARRIER_BYTES = 256
@@ -61,11 +64,11 @@ def pointwise_blocks(capacity: Sequence[int], elements: int = POINTWISE_ELEMENTS
     return Blocks(tuple(blocks), warps=8 if elements >= MOVED_ELEMENTS else 4)
 
 
-def row_blocks(func: core.FuncOp, capacity: Sequence[int]) -> Blocks:
+def row_blocks(func: core.FuncOp, capacity: Sequence[int], target: Target) -> Blocks:
     """Blocks of a kernel that sums: of what it sums as much as fits, and as many rows."""
     sums = [op for op in func.body.block.ops if isinstance(op, core.ReduceOp | core.ArgmaxOp)]
     summed = max(core.tile_type(op.operand).dims[op.dim_index] for op in sums)
-    depth = min(power_of_two(summed), MOST_SUMMED)
+    depth = power_of_two(summed) if summed <= MOST_SUMMED else LOOPED_SUMMED
     blocks, left = [0] * len(capacity), max(POINTWISE_ELEMENTS // depth, 1)
     along = {op.dim_index for op in sums if capacity[op.dim_index] > 1}
     for d in along:
@@ -78,7 +81,8 @@ def row_blocks(func: core.FuncOp, capacity: Sequence[int]) -> Blocks:
     kept = [d for d, block in enumerate(blocks) if block and d not in along]
     for d in kept[:-1]:
         blocks[d] = 0
-    stages = 1 if summed <= depth else SUMMED_STAGES
+    ahead = summed > depth and target.shared_bytes >= SUMMED_AHEAD_BYTES
+    stages = SUMMED_STAGES if ahead else 1
     return Blocks(tuple(blocks), depth, 4 if depth <= POINTWISE_ELEMENTS else 8, stages)
 
 
@@ -107,7 +111,9 @@ def dot_blocks(func: core.FuncOp, capacity: Sequence[int], target: Target) -> Bl
     while rows * cols * len(dots) > MOST_SUMS:
         rows //= 2
     element, summed = _operands(dots)
-    depth = max(min(target.block_k * 2 // element, power_of_two(summed)), LEAST)
+    thin = rows * cols <= THIN and element < DTYPE_BYTES["f32"]
+    most = target.block_k * 2 // element * (THIN_DEPTH if thin else 1)
+    depth = max(min(most, power_of_two(summed)), LEAST)
     stage_bytes = (rows + cols) * depth * element
     ahead = min(target.shared_bytes, MOST_AHEAD_BYTES)
     stages = min(target.stages, max(ahead // stage_bytes, 1))
@@ -137,7 +143,7 @@ def vector_blocks(func: core.FuncOp, capacity: Sequence[int]) -> Blocks:
     return Blocks(blocks, depth, warps=4, stages=ROW_STAGES if summed > depth else 1)
 
 
-def attention_blocks(func: core.FuncOp, capacity: Sequence[int]) -> Blocks:
+def attention_blocks(func: core.FuncOp, capacity: Sequence[int], target: Target) -> Blocks:
     """Blocks of a kernel whose products sum what is made of sums: rows and columns whole."""
     dots = [op for op in func.body.block.ops if isinstance(op, core.DotOp)]
     rows, cols = (min(max(power_of_two(c), LEAST), MOST_COLS) for c in capacity[-2:])
@@ -146,7 +152,7 @@ def attention_blocks(func: core.FuncOp, capacity: Sequence[int]) -> Blocks:
     exact = narrow == DTYPE_BYTES["f32"]
     depth = 32 if exact else 128
     blocks = (*[0] * (len(capacity) - 2), rows, cols)
-    stages = 1 if exact else 2
+    stages = 1 if exact or target.shared_bytes < SUMMED_AHEAD_BYTES else 2
     return Blocks(blocks, depth, warps=4, stages=stages, dots=0 if exact else len(dots))
 
 

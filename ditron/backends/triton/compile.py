@@ -76,7 +76,8 @@ def compile_program(program: TritonProgram) -> list[Compiled]:
     target = target_named(program.target)
     with tempfile.TemporaryDirectory(prefix="ditron-") as folder:
         path = write_source(program.source, Path(folder))
-        compiled = compile_kernels(path, program.launches, target)
+        kernels = {launch.kernel: launch for launch in reversed(program.launches)}
+        compiled = compile_kernels(path, reversed(kernels.values()), target)
     for one in compiled:
         check_compiled(one, program.sites, target)
         if one.shared_bytes > target.shared_bytes:

@@ -70,7 +70,7 @@ def cut_call(facts: CallFacts, target: Target) -> Cut:
     capacity = walked_dims(func)
     if has_reductions(func):
         made = attention_blocks if has_dots(func) else row_blocks
-        return Cut(made(func, capacity))
+        return Cut(made(func, capacity, target))
     if not has_dots(func):
         return Cut(pointwise_blocks(capacity))
     blocks = dot_blocks(func, capacity, target)

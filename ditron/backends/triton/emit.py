@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -39,7 +40,7 @@ from ditron.analysis.lane_barriers import find_without_barrier
 from ditron.analysis.symbols import device_program, kernels
 from ditron.backends.triton.facts import local_signals, ordered_signals
 from ditron.backends.triton.grid import GridKernel
-from ditron.backends.triton.names import LIBRARY, RESERVED, Names
+from ditron.backends.triton.names import LIBRARY, RESERVED, Names, nameless
 from ditron.backends.triton.signals import Module
 from ditron.backends.triton.targets import Target
 from ditron.errors import PlanError
@@ -93,18 +94,41 @@ def emit_module(
     texts: list[str] = []
     launches: list[Launch] = []
     calls: dict[int, str] = {}
+    first_of: dict[tuple[object, ...], Launch] = {}
     for number, grid in enumerate(grids):
         if grid.engine.data == CALLED:
             assert isinstance(grid.body_op, device.CallOp)
             calls[number] = library_call(shared.funcs[grid.body_op.kernel_name])
         elif grid.engine.data not in driven and (not grid.dims or all(grid.dims)):
-            text, launch = GridKernel(shared, grid, number).emit()
-            texts.append(text)
-            launches.append(launch)
+            writer = GridKernel(shared, grid, number)
+            text, launch = writer.emit()
+            first = first_of.setdefault(_key(writer, text, launch), launch)
+            if first is launch:
+                texts.append(text)
+            launches.append(_with_kernel(launch, first))
     source = "\n\n".join([imports(plan, target, texts), *texts])
     host = plan_launches(plan, driven)
     sites += _stream_sites(plan, host)
     return TritonProgram(source, tuple(launches), host, tables, tuple(sites), calls, target.name)
+
+
+def _key(writer: GridKernel, text: str, launch: Launch) -> tuple[object, ...]:
+    """The same for grids that can share a kernel: one text, but for the names of what it is given.
+
+    Waits and notifies are numbered, so a kernel with any is its grid's own.
+    """
+    if launch.waits or launch.notifies:
+        return (launch.kernel,)
+    names = {*writer.names.taken, writer.name} - RESERVED
+    types = (argument.type for argument in launch.arguments)
+    return (nameless(text, names), launch.programs, launch.warps, launch.stages, *types)
+
+
+def _with_kernel(launch: Launch, first: Launch) -> Launch:
+    """A launch of the kernel of another grid."""
+    pairs = zip(launch.arguments, first.arguments, strict=True)
+    arguments = tuple(replace(mine, name=theirs.name) for mine, theirs in pairs)
+    return replace(launch, kernel=first.kernel, arguments=arguments)
 
 
 def _stream_sites(plan: Plan, host: Launches) -> list[Site]:

@@ -62,7 +62,7 @@ class GridKernel(SignalCode):
             kernel=self.name,
             op=self.op,
             copies=self.grid.engine.data == "copy",
-            programs=self.order.lanes,
+            programs=self.order.tasks if self.spread else self.order.lanes,
             warps=self.cut.blocks.warps,
             stages=self.cut.blocks.stages,
             arguments=self.parameters.in_order(),
@@ -106,7 +106,7 @@ class GridKernel(SignalCode):
         loop: list[str]
         if order.order is not None and order.starts is not None:
             loop = self._table_loop(order)
-        elif order.tasks > order.lanes:
+        elif order.tasks > order.lanes and not self.spread:
             span = f"{self.lane}, {order.tasks}, {order.lanes}"
             loop = [f"for task in range({order.tasks if order.lanes == 1 else span}):"]
             if self.cut.flat:
@@ -125,6 +125,17 @@ class GridKernel(SignalCode):
             code(f"    {line}" if looping else line)
         for line in inner:
             code(line if looping else line.removeprefix("    "))
+
+    @property
+    def spread(self) -> bool:
+        """Whether each task has a program of its own: nothing orders it with others of its lane.
+
+        Data that one task hands on to the next of its lane take a wait or notify (`check_plan`).
+        Products whose loads run ahead from task to task stay on their lanes.
+        """
+        signals = self.waits or self.notifies
+        in_turn = self.order.order is None and not self.cut.tiled
+        return in_turn and not (signals or self.staged or self.grid.engine.data == "copy")
 
     def write_launches(self) -> None:
         """How many launches there were, where waits and notifies go by that."""

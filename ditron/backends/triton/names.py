@@ -6,6 +6,7 @@ import builtins
 import keyword
 import re
 from collections import Counter
+from collections.abc import Collection
 from typing import Self
 
 # What emitted code uses besides its own names.
@@ -97,3 +98,15 @@ class Code:
     def text(self) -> str:
         """All lines."""
         return "\n".join(self.lines) + "\n"
+
+
+def nameless(text: str, names: Collection[str]) -> str:
+    """Code without comments and with its names numbered: alike where it does the same."""
+    numbers: dict[str, str] = {}
+
+    def renamed(found: re.Match[str]) -> str:
+        name = found[0]
+        return numbers.setdefault(name, f"name_{len(numbers)}") if name in names else name
+
+    lines = [line.split("#")[0] for line in text.splitlines() if '"""' not in line]
+    return re.sub(r"(?<![\w.])[A-Za-z_]\w*", renamed, "\n".join(lines))

@@ -42,6 +42,8 @@ class Sums:
                 return self._rows(op, axes, frame)
             case _:
                 assert isinstance(op, core.ReduceOp | core.ArgmaxOp)
+                if _has_one(op):
+                    return [(operand, axes, frame) for operand in op.operands]
                 axis, inner = self._reduced(op, axes, frame)
                 along = (*axes[: op.dim_index], axis, *axes[op.dim_index + 1 :])
                 return [(operand, along, inner) for operand in op.operands]
@@ -53,6 +55,8 @@ class Sums:
                 return self._matrix_product(op, axes, frame)
             case core.DotOp():
                 return self._row_product(op, axes, frame)
+            case core.ReduceOp() | core.ArgmaxOp() if _has_one(op):
+                return self.values.tile(op.operands[-1], axes, frame)
             case core.ArgmaxOp():
                 return self._argmax(op, axes, frame)
             case _:
@@ -85,10 +89,25 @@ class Sums:
         else:
             sums = self.names.fresh("sums")
             self.code(f"{sums} = tl.zeros(({rows.block}, {cols.block}), tl.float32)")
+            beside = self._sums_beside(op)
+            added = self.names.fresh("added") if beside else ""
+            if beside:
+                self.code(f"{added} = tl.zeros(({rows.block}, {ks.block}), tl.float32)")
             ahead = self.values.blocks.stages if self.values.tiles.staged else 0
             with self.values.loop(replace(ks, full=False), needed, ahead):
                 self.code(f"{sums} = {self._multiply(op, (lhs, rhs), ks, sums)}")
+                if beside:
+                    self.code(f"{added} += {self._whole(*lhs, ks)}")
+            for one in beside:
+                self.values.learn(one.result, axes, frame, f"tl.sum({added}, 1, keep_dims=True)")
         return sums if frame[0].index == rows.index else f"tl.trans({sums})"
+
+    @staticmethod
+    def _sums_beside(op: core.DotOp) -> list[core.SumOp]:
+        """Sums of what a product sums, too, which its loop makes as well."""
+        users = [use.operation for use in op.lhs.uses]
+        last = len(core.tile_type(op.lhs).dims) - 1
+        return [u for u in users if isinstance(u, core.SumOp) and u.dim_index == last]
 
     def _multiply(self, op: core.DotOp, needed: Sequence[Needed], ks: Axis, sums: str) -> str:
         """A product of two blocks, added to `sums` if there are any."""
@@ -190,40 +209,31 @@ class Sums:
         return (len(frame), False) if at is None else (at, True)
 
     def _argmax(self, op: core.ArgmaxOp, axes: Axes, frame: Frame) -> str:
-        """The label of the first of the greatest; in a loop, the best so far and its label."""
+        """The label of the first of the greatest; in a loop, of each place in a block at first."""
         axis, inner = self._reduced(op, axes, frame)
-        values, labels = self.operands(op, axes, frame)
+        needed = self.operands(op, axes, frame)
         name, label = (dtype_name(core.tile_type(o).element_type) for o in op.operands)
-        along, keep = self._along(axes[op.dim_index], frame)
-        if not axis.looped:
-            return f"{self._first(values, labels, axis, inner, name, along, keep)}[1]"
-        best, found = self.names.fresh("best"), self.names.fresh("found")
-        shape = _shape(frame, 1 if keep else 0, along)
-        self.code(f"{best} = tl.full({shape}, {_number(None, name)}, {TYPES[name]})")
-        self.code(f"{found} = tl.zeros({shape}, {TYPES[label]})")
-        with self.values.loop(axis, [values, labels], self.values.blocks.stages):
-            here, its = self.names.fresh("here"), self.names.fresh("its")
-            first = self._first(values, labels, axis, inner, name, along, keep)
-            self.code(f"{here}, {its} = {first}")
-            better = self.names.fresh("better")
-            self.code(f"{better} = exceeds({here}, {best}) | ({axis.start} == 0)")
-            self.code(f"{best} = tl.where({better}, {here}, {best})")
-            self.code(f"{found} = tl.where({better}, {its}, {found})")
-        return found
-
-    def _first(
-        self,
-        values: Needed,
-        labels: Needed,
-        axis: Axis,
-        inner: Frame,
-        name: str,
-        along: int,
-        keep: bool,
-    ) -> str:
-        tile = self.values.inside(axis, inner, self.values.tile(*values), _number(None, name))
+        least = _number(None, name)
         where = f"{axis.index}{turned(axis, inner)}"
-        return f"first_largest({tile}, {self.values.tile(*labels)}, {where}, {along}, {keep})"
+        if not axis.looped:
+            tile, labels = (self.values.tile(*one) for one in needed)
+            held = [self.values.inside(axis, inner, tile, least), labels, where]
+        else:
+            held = [self.names.fresh(wish) for wish in ("best", "label", "place")]
+            shape = _shape(inner)
+            for one, start, type_ in zip(
+                held, (least, "0", "0"), (name, label, "i32"), strict=True
+            ):
+                self.code(f"{one} = tl.full({shape}, {start}, {TYPES[type_]})")
+            with self.values.loop(axis, needed, self.values.blocks.stages):
+                tile, labels = (self.values.tile(*one) for one in needed)
+                tile = self.values.inside(axis, inner, tile, least)
+                better = self.names.fresh("better")
+                self.code(f"{better} = exceeds({tile}, {held[0]}) | ({axis.start} == 0)")
+                for one, new in zip(held, (tile, labels, where), strict=True):
+                    self.code(f"{one} = tl.where({better}, {new}, {one})")
+        along, keep = self._along(axes[op.dim_index], frame)
+        return f"first_largest({', '.join(held)}, {along}, {keep})"
 
 
 def _is_matrix(axes: Axes, frame: Frame) -> bool:
@@ -232,14 +242,19 @@ def _is_matrix(axes: Axes, frame: Frame) -> bool:
     return len(found) == len(frame) == 2 and sorted(found) == sorted(a.index for a in frame)
 
 
+def _has_one(op: core.ReduceOp | core.ArgmaxOp) -> bool:
+    """Whether there is one element along what it sums, which then is the sum; or its label."""
+    return core.tile_type(op.operand).dims[op.dim_index] == 1
+
+
 def _full(axis: Axis) -> Axis:
     """An axis along which an operand has whole blocks, as the matrix unit wants them."""
     return replace(axis, full=axis.total == 1)
 
 
-def _shape(frame: Frame, size: int = 0, at: int = -1) -> str:
-    """A block's shape in a frame, where the dimension at a place may have another size."""
-    sizes = [size if size and i == at else axis.block for i, axis in enumerate(frame)]
+def _shape(frame: Frame) -> str:
+    """A block's shape in a frame."""
+    sizes = [axis.block for axis in frame]
     return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
 
 

@@ -138,7 +138,7 @@ class KernelValues:
 
     def tile(self, value: SSAValue, axes: Axes, frame: Frame) -> str:
         """The variable (or literal) that holds a block of a tile."""
-        key = (value, _key(value, axes), tuple(a.index for a in frame))
+        key = _place(value, axes, frame)
         for known in reversed(self._known):
             if key in known:
                 return known[key]
@@ -150,6 +150,12 @@ class KernelValues:
             text = name
         self._known[-1][key] = text
         return text
+
+    def learn(self, value: SSAValue, axes: Axes, frame: Frame, text: str) -> None:
+        """Take down what holds a block of a tile: it came with something else."""
+        name = self.names.fresh(self._hint(_owner(value)))
+        self.code(f"{name} = {text}")
+        self._known[-1][_place(value, axes, frame)] = name
 
     def stored(self, value: SSAValue, axes: Axes, frame: Frame) -> str:
         """The same, as it is stored."""
@@ -305,6 +311,15 @@ def _key(value: SSAValue, axes: Axes) -> Key:
         (a.index, a.full and size == 1 and not whole) if size > 1 or a.full or whole else None
         for a, size in zip(axes, dims, strict=True)
     )
+
+
+def _place(value: SSAValue, axes: Axes, frame: Frame) -> Key:
+    """The same for blocks that are alike: of one element along what they do not vary in."""
+    varies = {
+        a.index for a in (axes if isinstance(value.owner, core.DotOp) else _used(value, axes))
+    }
+    shape = tuple(a.index if a.index in varies else None for a in frame)
+    return (value, _key(value, axes), shape if any(shape) else ())
 
 
 def _swapped(axes: Axes, first: int, second: int) -> list[Axis]:

@@ -86,15 +86,11 @@ def exceeds(a, b):
 
 @triton.jit
 def first_largest(tile, labels, places, DIM: tl.constexpr, KEEP: tl.constexpr):
-    """The greatest along a dimension, and the label of the first of them.
-
-    `places` are 0, 1, 2 and so on along it.
-    """
+    """The label of the greatest along a dimension: of those, of that with the least place."""
     best = largest(tile, DIM, True)
     hit = (tile == best) | ((tile != tile) & (best != best))
     first = tl.min(tl.where(hit, places, 0x7FFFFFFF), DIM, keep_dims=True)
-    label = tl.sum(tl.where(hit & (places == first), labels, 0), DIM, keep_dims=KEEP)
-    return largest(tile, DIM, KEEP), label
+    return tl.sum(tl.where(hit & (places == first), labels, 0), DIM, keep_dims=KEEP)
 
 
 @triton.jit
