@@ -41,3 +41,15 @@ def last_of_run(first: Bools) -> Bools:
 def longs(values: object) -> Longs:
     """As an int64 array."""
     return np.asarray(values, dtype=np.int64)
+
+
+def distinct_rows(*columns: Longs) -> tuple[Longs, Longs]:
+    """Distinct rows of some columns, and which of them each row is.
+
+    As `np.unique` of rows, which sorts them as bytes and takes ten times as long.
+    """
+    order = np.lexsort(columns[::-1])
+    first = changes(*(c[order] for c in columns))
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(first) - 1
+    return np.stack([c[order[first]] for c in columns], axis=1), number

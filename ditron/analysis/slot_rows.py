@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ditron.analysis.arrays import changes, longs, spans
-from ditron.plan.tables import Longs, Plan
+from ditron.analysis.arrays import changes, distinct_rows, longs, spans
+from ditron.plan.tables import Ints, Longs, Plan
 
 Rows = tuple[Longs, Longs]
 
@@ -31,16 +31,24 @@ def fewest_slots(plan: Plan, rows: Rows, slots: Callable[[Rows], tuple[int, int]
     """
     few = without_repeats(plan, rows)
     others = [few, with_own_lane(plan, rows, first=False), with_own_lane(plan, few, first=True)]
-    op = plan.tasks.op
     found: list[Rows] = []
-    for number in np.unique(op[rows[0]]):
-        plain, *rest = [(e[op[e] == number], w[op[e] == number]) for e, w in (rows, *others)]
+    ops = np.unique(plan.tasks.op[rows[0]])
+    for plain, *rest in zip(*(_by_op(plan, way, ops) for way in (rows, *others)), strict=True):
         best = min(rest, key=slots)
         found.append(best if 2 * slots(best)[0] <= slots(plain)[0] else plain)
     event, waiter = (
         (np.concatenate([*part]) for part in zip(*found, strict=True)) if found else rows
     )
     return event, waiter
+
+
+def _by_op(plan: Plan, rows: Rows, ops: Ints) -> list[Rows]:
+    """The rows of each op's events."""
+    event, waiter = rows
+    op = plan.tasks.op[event]
+    order = np.argsort(op, kind="stable")
+    cuts = np.searchsorted(op[order], ops[1:])
+    return list(zip(np.split(event[order], cuts), np.split(waiter[order], cuts), strict=True))
 
 
 def without_repeats(plan: Plan, rows: Rows) -> Rows:
@@ -65,7 +73,7 @@ def with_own_lane(plan: Plan, rows: Rows, *, first: bool) -> Rows:
     """
     event, waiter = rows
     op, lane, seq = longs(plan.tasks.op), longs(plan.tasks.lane), longs(plan.tasks.seq)
-    pairs: Longs = np.unique(np.stack([event, op[waiter]]), axis=1)
+    pairs = distinct_rows(event, op[waiter])[0].T
     by_place = np.lexsort((seq, lane, op))
     key = (op * len(plan.lanes) + lane)[by_place]
     wanted: Longs = pairs[1] * len(plan.lanes) + lane[pairs[0]]
@@ -76,6 +84,5 @@ def with_own_lane(plan: Plan, rows: Rows, *, first: bool) -> Rows:
     own = by_place[spans(start, many)]
     made = np.repeat(pairs[0], many)
     behind = seq[own] > seq[made]
-    both = np.stack([np.append(event, made[behind]), np.append(waiter, own[behind])])
-    found: Longs = np.unique(both, axis=1)
-    return found[0], found[1]
+    found, _ = distinct_rows(np.append(event, made[behind]), np.append(waiter, own[behind]))
+    return found[:, 0], found[:, 1]

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 import networkx as nx
 import numpy as np
 
-from ditron.analysis.arrays import changes, last_of_run, longs, spans
+from ditron.analysis.arrays import changes, distinct_rows, last_of_run, longs, spans
 from ditron.analysis.happens_before import assume_separation
 from ditron.analysis.pairing import Pairing
+from ditron.analysis.ring import mix
 from ditron.analysis.slot_rows import Rows, fewest_slots
 from ditron.plan.tables import (
     After,
@@ -224,14 +225,14 @@ def _shared(plan: Plan, event: Longs, waiter: Longs, together: Longs) -> tuple[L
     """The rows, and those by which tasks that start together wait for each other's transfers."""
     moves = np.array([op.engine == "copy" for op in plan.ops], np.bool_)
     some = moves[plan.tasks.op[event]] & (together[waiter] >= 0)
-    pairs: Longs = np.unique(np.stack([event[some], together[waiter[some]]]), axis=1)
+    pairs = distinct_rows(event[some], together[waiter[some]])[0].T
     members = np.argsort(together, kind="stable")
     ordered, wanted = together[members], longs(pairs[1])
     start = np.searchsorted(ordered, wanted).astype(np.int64)
     many = np.searchsorted(ordered, wanted, side="right").astype(np.int64) - start
     others = members[spans(start, many)]
     rows = np.stack([np.append(event, np.repeat(pairs[0], many)), np.append(waiter, others)])
-    return tuple(np.unique(rows, axis=1))
+    return tuple(distinct_rows(*rows)[0].T)
 
 
 def _last_of_each_lane(plan: Plan, event: Longs, waiter: Longs) -> Rows:
@@ -252,8 +253,7 @@ def _credit_rows(plan: Plan, pairing: Pairing) -> tuple[Longs, Longs, Longs]:
     first_waiter = _extreme(lane[waiter], -seq[waiter], waiter)
     rank = longs(plan.lanes.rank)[lane[waiter]]
     last_event = _extreme(lane[event] * plan.ranks + rank, seq[event], event)
-    rows = np.stack([last_event, first_waiter, pairing.lag], axis=1)
-    rows = np.unique(rows, axis=0)
+    rows, _ = distinct_rows(last_event, first_waiter, pairing.lag)
     return rows[:, 0], rows[:, 1], rows[:, 2]
 
 
@@ -278,18 +278,18 @@ def _slots(
     plan: Plan, event: Longs, waiter: Longs, lag: Longs, setters: Collection[int]
 ) -> SlotPlan:
     rank = longs(plan.tasks.rank)[waiter]
-    source, source_of = _number(event, rank, lag)
-    # An event's waiters on a rank, as a sum of random keys: equal sums share a slot. A collision
-    # would only make a waiter wait for too much, since values are counted from what is shared.
-    keys = np.random.default_rng(0).integers(1, 1 << 40, len(plan.tasks), dtype=np.int64)
-    signature = np.zeros(len(source), np.int64)
-    np.add.at(signature, source_of, keys[waiter])
+    source, source_of = distinct_rows(event, rank, lag)
+    # An event's waiters on a rank, as a sum of tags: equal sums share a slot. A collision would
+    # only make a waiter wait for too much, since values are counted from what is shared.
+    tags = np.zeros(len(source), np.uint64)
+    np.add.at(tags, source_of, mix(waiter.astype(np.uint64)))
+    signature = tags.view(np.int64)
     op = longs(plan.tasks.op)
     alone = np.isin(op[source[:, 0]], list(setters))
     own = np.where(alone, source[:, 0] + 1, 0)
-    slot_key, slot_of = _number(source[:, 1], source[:, 2], signature, own)
+    slot_key, slot_of = distinct_rows(source[:, 1], source[:, 2], signature, own)
     slot = slot_of[source_of]
-    waits = np.unique(np.stack([waiter, slot], axis=1), axis=0)
+    waits, _ = distinct_rows(waiter, slot)
     return SlotPlan(
         plan,
         rank=slot_key[:, 0],
@@ -321,9 +321,3 @@ def _dense(*columns: Longs, keys: int = 1) -> Longs:
         place - np.maximum.accumulate(np.where(start, place, 0)) if len(order) else place
     )
     return result
-
-
-def _number(*columns: Longs) -> tuple[Longs, Longs]:
-    """Distinct rows of some columns, and which of them each row is."""
-    rows, inverse = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-    return rows, longs(inverse).reshape(-1)

@@ -53,8 +53,8 @@ from ditron.runtime.gpu_program import Argument, Launch, TritonProgram, What
 
 # What every record begins with: kind, first program, lanes, the op's first task.
 HEAD_WORDS = 4
-# A record is as long as a line of memory, or two.
-RECORD_WORDS = 32
+# Records are as long as some lines of memory.
+LINE_WORDS = 32
 NAME = "megakernel"
 NO_OP = -1
 HOST = (OpKind.ACQUIRE, OpKind.RELEASE)
@@ -111,8 +111,9 @@ def emit_megakernel(module: ModuleOp, plan: Plan, target: Target) -> TritonProgr
     starts = np.cumsum([0, *(len(kind.sites) for kind in made)]).tolist()
     launch = _launch(plan, made, starts)
     tables, places = _joined(shared.tables)
-    queue = _queue(plan, tasks, places)
-    texts = [*(kind.text for kind in made), _dispatch(made, starts, len(tasks), launch.programs)]
+    words = _record_words(made)
+    queue = _queue(plan, tasks, places, words)
+    texts = [*(kind.text for kind in made), _dispatch(made, starts, queue, launch.programs)]
     return TritonProgram(
         source="\n\n".join([imports(plan, target, texts), *texts]),
         launches=(launch,),
@@ -194,17 +195,21 @@ def _joined(tables: dict[str, Ints]) -> tuple[Ints, dict[str, int]]:
     return np.concatenate([*parts, np.zeros(1, np.int32)]), places
 
 
-def _queue(plan: Plan, tasks: Sequence[_Task], places: dict[str, int]) -> Ints:
+def _record_words(kinds: Sequence[Kind]) -> int:
+    """How long the records are: all as the longest."""
+    most = HEAD_WORDS + max([len(record_fields(kind.launch)) for kind in kinds], default=0)
+    return -(-most // LINE_WORDS) * LINE_WORDS
+
+
+def _queue(plan: Plan, tasks: Sequence[_Task], places: dict[str, int], words: int) -> Ints:
     layout, programs = GpuLayout.of(plan), _programs(plan)
     rows: list[list[int]] = []
     for task in tasks:
         fields = [_field(a, layout, places) for a in record_fields(task.own.launch)]
-        if HEAD_WORDS + len(fields) > RECORD_WORDS:
-            raise PlanError(f"@{plan.ops[task.op].name} takes {len(fields)} pieces of memory")
         first = int(np.searchsorted(plan.tasks.op, task.op))
         head = [task.kind, programs[plan.ops[task.op].engine], task.own.launch.programs, first]
-        rows.append([*head, *fields, *[0] * (RECORD_WORDS - HEAD_WORDS - len(fields))])
-    return np.array(rows, np.int32).reshape(len(rows), RECORD_WORDS)
+        rows.append([*head, *fields, *[0] * (words - HEAD_WORDS - len(fields))])
+    return np.array(rows, np.int32).reshape(len(rows), words)
 
 
 def _field(argument: Argument, layout: GpuLayout, places: dict[str, int]) -> int:
@@ -222,7 +227,8 @@ def _field(argument: Argument, layout: GpuLayout, places: dict[str, int]) -> int
     return place // LINE_BYTES
 
 
-def _dispatch(kinds: Sequence[Kind], starts: Sequence[int], records: int, programs: int) -> str:
+def _dispatch(kinds: Sequence[Kind], starts: Sequence[int], queue: Ints, programs: int) -> str:
+    records, words = queue.shape
     names = ", ".join(a.name for a in ARGUMENTS)
     lines = [
         '@triton.jit(do_not_specialize=["me"])',
@@ -232,7 +238,7 @@ def _dispatch(kinds: Sequence[Kind], starts: Sequence[int], records: int, progra
         "    age = tl.load(control + AGE)  # the same, never wrapping",
         "    base = tl.load(bases + me)",
         f"    for at in range(0, {records}):",
-        f"        record = queue + at * {RECORD_WORDS}",
+        f"        record = queue + at * {words}",
         "        lane = tl.program_id(0) - tl.load(record + 1)",
         "        if (lane >= 0) & (lane < tl.load(record + 2)):",
         "            kind = tl.load(record)",
