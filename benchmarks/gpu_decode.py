@@ -1,0 +1,169 @@
+"""A decode step of Qwen3-8B on one GPU, beside transformers: `python -m benchmarks.gpu_decode`.
+
+    python -m benchmarks.gpu_decode               # 36 layers; compiling takes minutes
+    python -m benchmarks.gpu_decode --layers 2
+
+bfloat16, batch 1, a cache of 512 places, random weights. ditron's step is its kernels one after
+another in a captured graph that finds the position in device memory, so one graph serves every
+token. Transformers runs the same model eagerly, in a CUDA graph and under torch.compile. Times are
+medians between events, in ms, in one process; the fraction is of the time that reading all weights
+once takes at the memory rate of the machine file. That tokens are right is shown by
+`tests/gpu/test_gpu_models.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+import ditron as dt
+from benchmarks.gpu_first_run import say
+from ditron.backends.triton import CrossExecutor
+from ditron.plan.machine import load_machine
+from ditron.plan.tables import Plan, Role
+from ditron.runtime.gpu_program import TritonProgram
+from ditron.runtime.gpu_rank import GpuRank
+from ditron.runtime.gpu_source import write_source
+
+RESULTS = Path(__file__).resolve().parent / "results" / "gpu_decode.json"
+FIELDS: dict[str, Any] = {
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 12288,
+    "vocab_size": 151936,
+    "tie_word_embeddings": False,
+}
+CTX, PLACE, ROUNDS = 512, 500, 40
+WAIT_BOUND_S = 30.0
+
+
+def compiled(layers: int) -> tuple[Plan, TritonProgram]:
+    """The plan and the kernels of a step."""
+    config = dt.models.read_config({"model_type": "qwen3", "num_hidden_layers": layers, **FIELDS})
+    step = dt.models.Shape(batch=1, tokens=1, ctx=CTX, dtype=dt.bf16)
+    program = dt.models.decoder(config, dt.Mesh(tp=1), step, outputs=["next", "logits"])
+    start = time.perf_counter()
+    exe = dt.compile(program, target="sm_90", options=dt.Options(library=False))
+    say(f"compiled and proved in {time.perf_counter() - start:.0f} s: {len(exe.plan.tasks)} tasks")
+    executor = exe._executor  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(executor, CrossExecutor)
+    return exe.plan, executor.program
+
+
+def ours(plan: Plan, program: TritonProgram) -> tuple[float, int]:
+    """The median of a step, and the bytes of the weights that it reads."""
+    gpu = GpuRank(plan, program, 0, WAIT_BOUND_S)
+    source = write_source(program.source, Path(tempfile.mkdtemp()))
+    gpu.connect(source, [gpu.device.address])
+    read = 0
+    for buffer in plan.buffers:
+        if buffer.role is not Role.WEIGHT:
+            continue
+        weight = gpu.memory.buffer(buffer.name)
+        if not weight.is_floating_point():
+            weight.copy_(torch.arange(weight.numel(), device="cuda").view(weight.shape))
+        elif weight.dim() == 1:
+            weight.fill_(1)
+        else:
+            weight.normal_(0, 0.02)
+            read += 0 if buffer.name.startswith(("embed", "cos", "sin")) else weight.nbytes
+    gpu.memory.buffer("ids").fill_(77)
+    gpu.memory.buffer("pos").fill_(0)
+    gpu.enqueue()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=gpu.main):
+        gpu.enqueue()
+    for place in range(4):
+        gpu.memory.buffer("pos").fill_(place)
+        graph.replay()
+    torch.cuda.synchronize()
+    chosen, logits = gpu.memory.buffer("next"), gpu.memory.buffer("logits").float()
+    assert torch.isfinite(logits).all()
+    assert int(chosen) == int(logits.argmax())
+    gpu.memory.buffer("pos").fill_(PLACE)
+    return timed(graph.replay), read
+
+
+def theirs(layers: int) -> dict[str, float]:
+    """Medians of transformers' step: eager, in a CUDA graph, compiled."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM, StaticCache  # noqa: PLC0415
+
+    torch.set_default_dtype(torch.bfloat16)
+    config = Qwen3Config(num_hidden_layers=layers, max_position_embeddings=4096, **FIELDS)
+    with torch.device("cuda"):
+        model: Any = Qwen3ForCausalLM(config).eval()
+    cache = StaticCache(config=config, max_cache_len=CTX)
+    given: dict[str, Any] = {"past_key_values": cache, "use_cache": True}
+    place = torch.tensor([16], device="cuda")
+    token = torch.full((1, 1), 77, device="cuda")
+
+    def step() -> object:
+        return model(
+            input_ids=token, cache_position=place, position_ids=place[None], **given
+        ).logits
+
+    found: dict[str, float] = {}
+    with torch.no_grad():
+        model(input_ids=torch.full((1, 16), 5, device="cuda"), **given)
+        found["eager"] = timed(step)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        found["CUDA graph"] = timed(graph.replay)
+        found["torch.compile"] = timed(torch.compile(step, mode="reduce-overhead"))
+    return found
+
+
+def timed(call: Callable[[], object]) -> float:
+    """The median of some calls, in ms."""
+    for _ in range(3):
+        call()
+    times: list[float] = []
+    for _ in range(ROUNDS):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return median(times)
+
+
+def main() -> None:
+    """Print the table, and write it where all layers ran."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--layers", type=int, default=36)
+    asked = parser.parse_args()
+    plan, program = compiled(asked.layers)
+    mine, read = ours(plan, program)
+    floor = read / load_machine("h200").rates.memory_gbytes_s / 1e6
+    found = {"ditron": mine, **theirs(asked.layers)}
+    say(f"{asked.layers} layers, {read / 1e9:.2f} GB of weights, floor {floor:.2f} ms")
+    for name, ms in found.items():
+        say(f"{name:16} {ms:8.3f} ms  {ms / mine:6.2f} x ditron  {floor / ms:5.2f} of the floor")
+    if asked.layers == parser.get_default("layers"):
+        versions = {name: version(name) for name in ("torch", "triton", "transformers")}
+        data: dict[str, object] = {
+            "ms": found,
+            "weights_bytes": read,
+            "floor_ms": floor,
+            "versions": versions,
+        }
+        data["gpu"] = torch.cuda.get_device_name()
+        RESULTS.write_text(json.dumps(data, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
