@@ -159,6 +159,9 @@ class BufferShape:
 
     def box(self, place: Place, tile: Tile) -> Box:
         """The box that a tile is, which has to fit."""
+        if place == self.whole and all(len(run) == 1 for run in self.runs):
+            # Also along a dimension of one element, a tile may lie beyond what a rank has.
+            return Box(list(tile.offsets), list(tile.sizes), None)
         parts = self._parts(place)
         assert parts is not None
         offsets, sizes = list[Expr](), list[Expr]()

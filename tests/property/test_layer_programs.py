@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ditron as dt
@@ -118,6 +118,7 @@ def test_views(ranks: int, rows: int, heads: int, width: int, dtype: dt.DType, d
 
 @settings(max_examples=12, deadline=None)
 @given(RANKS, st.integers(1, 4), st.integers(0, 5), SIZES, st.sampled_from([0, 1, None]), DTYPES)
+@example(2, 1, 1, 1, 0, dt.f32)  # a rank's part is one row, and the update is in another's
 def test_states(ranks: int, tokens: int, most: int, width: int, cut: int | None, dtype: dt.DType):
     placed = R if cut is None else dt.Shard(cut)
 
