@@ -43,6 +43,19 @@ def longs(values: object) -> Longs:
     return np.asarray(values, dtype=np.int64)
 
 
+def record_highs(first: Bools, values: Longs) -> Bools:
+    """Which values are greater than all before them in their run; `first` begins a run.
+
+    Values are 0 or more.
+    """
+    # Each run lifted above those before it, so that one running maximum serves all.
+    lifted = values + (np.cumsum(first) - 1) * (int(values.max(initial=0)) + 1)
+    highest = np.maximum.accumulate(lifted) if len(lifted) else lifted
+    high = np.ones(len(values), np.bool_)
+    high[1:] = highest[1:] > highest[:-1]
+    return high | first
+
+
 def distinct_rows(*columns: Longs) -> tuple[Longs, Longs]:
     """Distinct rows of some columns, and which of them each row is.
 

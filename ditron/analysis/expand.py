@@ -7,35 +7,38 @@ cost a few vectorised operations.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ditron.analysis.arrays import longs
 from ditron.analysis.grid_values import Grid, check_range, evaluate_grid, evaluate_program
 from ditron.analysis.kernel_dims import SharedDim, shared_dims
+from ditron.analysis.plan_rows import (
+    LaneOfOp,
+    Rows,
+    access_table,
+    argument_table,
+    lane_tables,
+    moved_slots,
+    slot_table,
+)
 from ditron.analysis.symbols import device_program, kernels
 from ditron.errors import PlanError
 from ditron.ir import core, device, shmem
 from ditron.ir.locations import op_location
+from ditron.ir.sameness import said
 from ditron.plan.expr import Values, evaluate
 from ditron.plan.fold import Fold
 from ditron.plan.limits import MAX_TASKS
 from ditron.plan.tables import (
     DTYPE_BYTES,
-    Accesses,
     After,
-    Arguments,
     Bools,
     Boundary,
     Buffer,
-    Ints,
-    LaneKind,
-    LaneOrder,
-    Lanes,
     Memory,
     Mode,
     Notifies,
@@ -44,8 +47,6 @@ from ditron.plan.tables import (
     OpKind,
     Plan,
     Role,
-    Slots,
-    Tasks,
     Waits,
 )
 
@@ -73,37 +74,13 @@ def expand(module: ModuleOp, *, nominal: bool = False) -> Plan:
     return _Expansion(device_program(module), kernels(module), nominal=nominal).plan()
 
 
-@dataclass
-class _Rows:
-    """Columns being collected op by op."""
-
-    columns: dict[str, list[Values]] = field(default_factory=dict[str, list[Values]])
-
-    def add(self, **arrays: Values) -> None:
-        for name, array in arrays.items():
-            self.columns.setdefault(name, []).append(np.asarray(array))
-
-    def since(self, mark: Mapping[str, int]) -> dict[str, list[Values]]:
-        """What was added after some numbers of parts."""
-        return {name: parts[mark.get(name, 0) :] for name, parts in self.columns.items()}
-
-    def mark(self) -> dict[str, int]:
-        """The numbers of parts so far."""
-        return {name: len(parts) for name, parts in self.columns.items()}
-
-    def get(self, name: str, width: int = 0) -> Values:
-        parts = self.columns.get(name)
-        shape = (0, width) if width else (0,)
-        return np.concatenate(parts) if parts else np.zeros(shape, dtype=np.int64)
-
-
 @dataclass(frozen=True)
 class _Seen:
     """A grid that was evaluated: its first task, what it used, and its rows."""
 
     count: int
     used: list[SSAValue]
-    lane: tuple[str, bool, Values]
+    lane: LaneOfOp
     rows: list[dict[str, list[Values]]]
 
 
@@ -123,9 +100,9 @@ class _Expansion:
         self.slot_base: list[int] = []
         self.slot_sizes: list[int] = []
         self.ops: list[Op] = []
-        self.lanes: list[tuple[str, bool, Values]] = []
-        self.tasks, self.accesses = _Rows(), _Rows()
-        self.waits, self.notifies, self.arguments = _Rows(), _Rows(), _Rows()
+        self.lanes: list[LaneOfOp] = []
+        self.tasks, self.accesses = Rows(), Rows()
+        self.waits, self.notifies, self.arguments = Rows(), Rows(), Rows()
         self.count = 0
         self.buffer_keys: dict[SSAValue, object] = {}
         self.seen: dict[object, _Seen] = {}
@@ -200,29 +177,20 @@ class _Expansion:
         self.seen[key] = _Seen(count, used, self.lanes[-1], rows)
 
     @property
-    def _tables(self) -> list[_Rows]:
+    def _tables(self) -> list[Rows]:
         return [self.tasks, self.accesses, self.arguments, self.waits, self.notifies]
 
     def _said(self, grid: device.GridOp, used: list[SSAValue]) -> object:
         """What a grid says, with the buffers and signals that it is of by number, as in `used`."""
-        known: dict[SSAValue, object] = {a: i for i, a in enumerate(grid.body.block.args)}
 
-        def key(value: SSAValue) -> object:
-            if value not in known:
-                kind = self.buffer_keys.get(value)
-                if kind is None and not isinstance(value.type, device.SignalsType):
-                    return value
-                known[value] = (len(used), kind or value.type)
-                used.append(value)
-            return known[value]
+        def outside(value: SSAValue) -> object:
+            kind = self.buffer_keys.get(value)
+            if kind is None and not isinstance(value.type, device.SignalsType):
+                return value
+            used.append(value)
+            return len(used), kind or value.type
 
-        ops: list[object] = []
-        for op in grid.body.block.ops:
-            operands = tuple(map(key, op.operands))
-            types = tuple(result.type for result in op.results)
-            ops.append((op.name, operands, tuple(op.properties.items()), types))
-            known.update((result, (len(ops), i)) for i, result in enumerate(op.results))
-        return grid.engine, grid.bounds, grid.queue, tuple(ops)
+        return grid.engine, grid.bounds, grid.queue, said(grid.body.block, outside)
 
     def _again(self, grid: device.GridOp, seen: _Seen, used: Sequence[SSAValue]) -> None:
         """The rows of a grid that says what another does, of other buffers and signals."""
@@ -242,7 +210,7 @@ class _Expansion:
                 elif name == "buffer":
                     parts = [np.full_like(p, buffers[int(p[0])]) if len(p) else p for p in parts]
                 elif name == "slot":
-                    parts = [_moved(part, further) for part in parts]
+                    parts = [moved_slots(part, further) for part in parts]
                 table.columns.setdefault(name, []).extend(parts)
         self.lanes.append(seen.lane)
         self.count += len(seen.rows[0]["op"][0])
@@ -446,7 +414,7 @@ class _Expansion:
         return self.slot_base[number] + rank * self.slot_sizes[number] + index
 
     def _finish(self) -> Plan:
-        lanes, tasks = self._lane_tables()
+        lanes, tasks = lane_tables(self.lanes, self.tasks)
         heap = self.program.heap_bytes
         return Plan(
             name=self.program.program_name.data,
@@ -459,104 +427,12 @@ class _Expansion:
             signals=tuple(self.signal_names),
             lanes=lanes,
             tasks=tasks,
-            accesses=self._access_table(),
-            slots=self._slot_table(),
-            waits=Waits(**self._sorted(self.waits, "task", "slot", "value", "lag")),
-            notifies=Notifies(
-                **self._sorted(self.notifies, "task", "slot", "amount", "op", "after")
-            ),
-            arguments=self._argument_table(),
+            accesses=access_table(self.accesses, self.records),
+            slots=slot_table(self.slot_sizes, self.ranks, self.notifies),
+            waits=Waits(**self.waits.sorted("task", "slot", "value", "lag")),
+            notifies=Notifies(**self.notifies.sorted("task", "slot", "amount", "op", "after")),
+            arguments=argument_table(self.arguments),
         )
-
-    def _lane_tables(self) -> tuple[Lanes, Tasks]:
-        op, rank = self.tasks.get("op"), self.tasks.get("rank")
-        engines = sorted({engine for engine, _, _ in self.lanes})
-        engine = np.array([engines.index(e) for e, _, _ in self.lanes], np.int64)[op]
-        queue = np.array([q for _, q, _ in self.lanes], np.int64)[op]
-        index = np.concatenate([lane for _, _, lane in self.lanes] or [op])
-        # A queue and a static lane of one number are two lanes.
-        width = int(index.max(initial=0)) + 1
-        key = ((rank * len(engines) + engine) * 2 + queue) * width + index
-        keys, lane = np.unique(key, return_inverse=True)
-        order = np.lexsort((self.tasks.get("position"), op, lane))
-        seq = np.empty_like(order)
-        starts = np.searchsorted(lane[order], np.arange(len(keys)))
-        seq[order] = np.arange(len(order)) - starts[lane[order]]
-        lane_engine = keys // width // 2 % max(len(engines), 1)
-        names = tuple(engines[int(i)] for i in lane_engine)
-        is_queue: list[bool] = (keys // width % 2 == 1).tolist()
-        lanes = Lanes(
-            rank=_i32(keys // (width * 2 * max(len(engines), 1))),
-            index=_i32(keys % width),
-            engine=names,
-            kind=tuple(LaneKind.PROCESS for _ in names),
-            order=tuple(LaneOrder.QUEUE if q else LaneOrder.STATIC for q in is_queue),
-            fifo=np.array([n == "copy" for n in names], np.bool_),
-        )
-        coords = self.tasks.get("coords", device.MAX_GRID_DIMS)
-        tasks = Tasks(
-            _i32(op),
-            _i32(rank),
-            _i32(lane),
-            _i32(seq),
-            _i32(coords),
-            self.tasks.get("flops"),
-            self.tasks.get("bytes"),
-        )
-        return lanes, tasks
-
-    def _access_table(self) -> Accesses:
-        dims = max((len(b.capacity) for b in self.records), default=1)
-        columns = self._sorted(self.accesses, "task", "mode", "buffer", "rank")
-        order = np.argsort(self.accesses.get("task"), kind="stable")
-        boxes: list[Values] = []
-        for name, fill in (("lo", 0), ("hi", 1)):
-            box, at = np.full((len(order), dims), fill, np.int64), 0
-            for part in self.accesses.columns.get(name, []):
-                box[at : at + len(part), : part.shape[1]] = part
-                at += len(part)
-            boxes.append(box[order])
-        return Accesses(**columns, lo=boxes[0], hi=boxes[1])
-
-    def _argument_table(self) -> Arguments:
-        task = self.arguments.get("task")
-        order = np.argsort(task, kind="stable")
-        return Arguments(_i32(task[order]), longs(self.arguments.get("value")[order]))
-
-    def _slot_table(self) -> Slots:
-        sizes = self.slot_sizes
-        per_rank = [np.arange(size) for size in sizes]
-        rank = [np.repeat(np.arange(self.ranks), size) for size in sizes]
-        signals = [np.full(self.ranks * size, i) for i, size in enumerate(sizes)]
-        index = [np.tile(p, self.ranks) for p in per_rank]
-        total = sum(sizes) * self.ranks
-        slot, amount = self.notifies.get("slot"), self.notifies.get("amount")
-        count = np.zeros(total, np.int64)
-        sets = self.notifies.get("op") == NotifyOp.SET
-        np.add.at(count, slot[~sets], amount[~sets])
-        np.maximum.at(count, slot[sets], amount[sets])
-        none = [np.zeros(0, np.int64)]
-        return Slots(
-            _i32(np.concatenate(rank or none)),
-            _i32(count),
-            np.ones(total, np.int32),
-            _i32(np.concatenate(signals or none)),
-            _i32(np.concatenate(index or none)),
-        )
-
-    def _sorted(self, rows: _Rows, *names: str) -> dict[str, Ints]:
-        """The columns, stably sorted by task."""
-        order = np.argsort(rows.get("task"), kind="stable")
-        return {name: _i32(rows.get(name)[order]) for name in names}
-
-
-def _moved(slots: Values, bases: Mapping[int, int]) -> Values:
-    """Slots of some arrays, by where these begin, as those of others."""
-    old = sorted(bases)
-    if not old:
-        return slots
-    by = np.array([bases[base] - base for base in old])
-    return slots + by[np.searchsorted(old, slots, side="right") - 1]
 
 
 def _capacity(view: device.ViewOp) -> Sequence[int]:
@@ -616,7 +492,3 @@ def _dots(func: core.FuncOp) -> Iterator[tuple[int, int]]:
             written = [i for i in out if func.writes(i)]
             if written:
                 yield lhs, written[0]
-
-
-def _i32(values: Values) -> Ints:
-    return np.ascontiguousarray(values, dtype=np.int32)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ditron.analysis.arrays import changes, distinct_rows, longs, spans
+from ditron.analysis.arrays import changes, distinct_rows, longs, record_highs, spans
 from ditron.plan.tables import Ints, Longs, Plan
 
 Rows = tuple[Longs, Longs]
@@ -57,12 +57,7 @@ def without_repeats(plan: Plan, rows: Rows) -> Rows:
     lane, seq = longs(plan.tasks.lane), longs(plan.tasks.seq)
     order = np.lexsort((seq[waiter], lane[event], lane[waiter]))
     run = changes(lane[waiter][order], lane[event][order])
-    # The latest event of a run so far: runs are lifted above each other.
-    lifted = seq[event][order] + (np.cumsum(run) - 1) * (int(seq.max(initial=0)) + 1)
-    latest = np.maximum.accumulate(lifted)
-    new = np.ones(len(order), np.bool_)
-    new[1:] = latest[1:] > latest[:-1]
-    keep = np.sort(order[new | run])
+    keep = np.sort(order[record_highs(run, seq[event][order])])
     return event[keep], waiter[keep]
 
 

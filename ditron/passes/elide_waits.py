@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from ditron.analysis.arrays import changes, longs
+from ditron.analysis.arrays import changes, longs, record_highs
 from ditron.analysis.expand import expand
 from ditron.analysis.symbols import device_program
 from ditron.ir import device
@@ -47,13 +47,7 @@ def needed_waits(plan: Plan) -> Bools:
     key = (lane, longs(waits.slot), longs(waits.lag))
     order = np.lexsort((-longs(waits.value), seq, *reversed(key)))
     run = changes(*(k[order] for k in key))
-    value = longs(waits.value)[order]
-    # Within a run, a wait is needed if it asks for more than every wait before it.
-    number = np.cumsum(run) - 1
-    lifted = value + number * (int(value.max(initial=0)) + 1)
-    highest = np.maximum.accumulate(lifted)
-    grows = np.ones(len(order), np.bool_)
-    grows[1:] = highest[1:] > highest[:-1]
+    grows = record_highs(run, longs(waits.value)[order])
     static = np.array([o is LaneOrder.STATIC for o in plan.lanes.order], np.bool_)
     needed = np.empty(len(order), np.bool_)
     needed[order] = grows | ~static[lane[order]]

@@ -7,6 +7,7 @@ from xdsl.ir import SSAValue
 
 from ditron.analysis.symbols import device_program, kernels
 from ditron.ir import core, device
+from ditron.ir.sameness import said
 
 
 def share_kernels(module: ModuleOp) -> None:
@@ -19,7 +20,7 @@ def share_kernels(module: ModuleOp) -> None:
             continue
         name = call.kernel_name
         if name not in same:
-            same[name] = first.setdefault(_said(funcs[name]), funcs[name])
+            same[name] = first.setdefault(said(funcs[name].body.block, _nothing), funcs[name])
         if same[name] is not funcs[name]:
             call.kernel = SymbolRefAttr(same[name].kernel_name)
     for name, kept in same.items():
@@ -28,14 +29,5 @@ def share_kernels(module: ModuleOp) -> None:
             funcs[name].erase()
 
 
-def _said(func: core.FuncOp) -> object:
-    """What a kernel says, whatever it and its values are called."""
-    numbers: dict[SSAValue, int] = {a: i for i, a in enumerate(func.body.block.args)}
-    ops: list[object] = []
-    for op in func.body.block.ops:
-        for result in op.results:
-            numbers[result] = len(numbers)
-        operands = tuple(numbers[operand] for operand in op.operands)
-        types = tuple(result.type for result in op.results)
-        ops.append((op.name, operands, types, tuple(op.properties.items())))
-    return tuple(arg.type for arg in func.body.block.args), tuple(ops)
+def _nothing(value: SSAValue) -> object:
+    raise AssertionError(f"a kernel uses {value}, which it does not make")

@@ -204,15 +204,7 @@ def _library_price(machine: Machine, question: Question, one: Candidate) -> Pric
     # Calls follow each other without a gap, so that all of them together run in whole waves.
     calls = call * len(question.products)
     products = TiledCost(best(rows * question.ranks) + calls * boxes, best(height) + calls, boxes)
-    message = Message(
-        question.kind,
-        question.shape,
-        question.dtype,
-        question.ranks,
-        one.chunk,
-        machine.reduce_tile,
-        processes=question.processes,
-    )
+    message = _message(question, one, machine.reduce_tile)
     traffic = traffic_of(machine, message, one.algorithm, one.transfer)
     if traffic is None:
         return None
@@ -225,6 +217,18 @@ def _library_price(machine: Machine, question: Question, one: Candidate) -> Pric
     meanwhile = 0.0 if one.algorithm == "one-shot" else products.us / question.ranks
     edge = max(traffic.edge_us - meanwhile, 0.0)
     return scatter_price(machine, message, replace(traffic, edge_us=edge, adds=last), products)
+
+
+def _message(question: Question, one: Candidate, reduce_tile: Tile) -> Message:
+    return Message(
+        question.kind,
+        question.shape,
+        question.dtype,
+        question.ranks,
+        one.chunk,
+        reduce_tile,
+        processes=question.processes,
+    )
 
 
 def price(machine: Machine, question: Question, one: Candidate) -> Price | None:
@@ -255,16 +259,7 @@ def _price(
     machine: Machine, question: Question, one: Candidate, products: TiledCost
 ) -> Price | None:
     across = max((-(-p.n // one.tile[1]) for p in question.products), default=1)
-    message = Message(
-        question.kind,
-        question.shape,
-        question.dtype,
-        question.ranks,
-        one.chunk,
-        one.reduce_tile,
-        reads=across,
-        processes=question.processes,
-    )
+    message = replace(_message(question, one, one.reduce_tile), reads=across)
     traffic = traffic_of(machine, message, one.algorithm, one.transfer)
     if traffic is None:
         return None
