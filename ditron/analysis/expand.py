@@ -16,6 +16,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ditron.analysis.grid_values import Grid, check_range, evaluate_grid, evaluate_program
 from ditron.analysis.kernel_dims import SharedDim, shared_dims
+from ditron.analysis.kernel_work import elements, flops
 from ditron.analysis.plan_rows import (
     LaneOfOp,
     Rows,
@@ -366,16 +367,14 @@ class _Expansion:
         return owner, lo, np.clip(lo + size, lo, extent)
 
     def _work(self, grid: Grid, sizes: Sequence[Values], buffers: Sequence[int]) -> None:
-        moved = sum(
-            (size.prod(axis=1) * DTYPE_BYTES[self.records[b].dtype])
-            for size, b in zip(sizes, buffers, strict=True)
-        )
-        flops = np.zeros(grid.tasks, np.int64)
         body = grid.op.body_op
-        if isinstance(body, device.CallOp):
-            for lhs, out in _dots(self.funcs[body.kernel_name]):
-                flops += 2 * sizes[lhs][:, -1] * sizes[out].prod(axis=1)
-        self.tasks.add(flops=flops, bytes=np.asarray(moved))
+        func = self.funcs[body.kernel_name] if isinstance(body, device.CallOp) else None
+        moved = np.zeros(grid.tasks, np.int64)
+        for number, (size, buffer) in enumerate(zip(sizes, buffers, strict=True)):
+            touched = elements(func, number, size) if func else size.prod(axis=1)
+            moved += touched * DTYPE_BYTES[self.records[buffer].dtype]
+        many = flops(func, sizes) if func else np.zeros(grid.tasks, np.int64)
+        self.tasks.add(flops=many, bytes=moved)
 
     def _wait(self, op: device.Wait, grid: Grid, rank: Values) -> None:
         first, many = grid.of(op.args, op.at)
@@ -479,16 +478,3 @@ def _columns(
         "lo": lo,
         "hi": hi,
     }
-
-
-def _dots(func: core.FuncOp) -> Iterator[tuple[int, int]]:
-    """(argument loaded as lhs, argument of the same shape as the result) of each core.dot."""
-    types = func.view_types
-    for op in func.body.block.ops:
-        if isinstance(op, core.DotOp) and isinstance(op.lhs.owner, core.LoadOp):
-            view = op.lhs.owner.view
-            lhs = next(i for i, a in enumerate(func.body.block.args) if a is view)
-            out = [i for i, t in enumerate(types) if t.dims == core.tile_type(op.result).dims]
-            written = [i for i in out if func.writes(i)]
-            if written:
-                yield lhs, written[0]

@@ -289,3 +289,22 @@ def test_collectives_must_be_decomposed():
 def test_the_users_line_is_in_every_op():
     plan = plan_of(ag_gemm(2), until="schedule-tasks")
     assert {op.location.rsplit(":", 1)[0].rsplit("/", 1)[-1] for op in plan.ops} == {"lowered.py"}
+
+
+def test_what_a_kernel_picks_is_what_it_moves():
+    with dt.Program("p", dt.Mesh(tp=1)) as p:
+        ids = p.input("ids", (4,), dt.i64, dt.Replicate())
+        table = p.weight("table", (1000, 64), dt.f32, dt.Replicate())
+        cache = p.state("cache", (512, 64), dt.f32, dt.Replicate())
+        at = p.scalar("at", dt.i32, max=500)
+        rows = dt.embedding(ids, table, name="rows")
+        p.output("y", dt.update(cache, rows, at=at, name="write"))
+    with dt.compile(p, target="cpu") as exe:
+        plan = exe.plan
+    rows_bytes = 4 * 64 * 4
+    moved = {
+        op.name: int(plan.tasks.bytes[plan.tasks.op == number].sum())
+        for number, op in enumerate(plan.ops)
+    }
+    assert moved["rows"] == 4 * 8 + 2 * rows_bytes
+    assert moved["write"] == 4 + 2 * rows_bytes
