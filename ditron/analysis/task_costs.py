@@ -13,13 +13,14 @@ from ditron.plan.cost import (
     US_PER_GB_S,
     dot_us,
     far_link,
+    fetch_us,
     is_serial,
     local_copy_us,
     spread_factor,
     stream_us,
 )
 from ditron.plan.machine import LinkKind, Machine
-from ditron.plan.tables import LIBRARY, Bools, LaneOrder, Longs, OpKind, Plan
+from ditron.plan.tables import DTYPE_BYTES, LIBRARY, Bools, LaneOrder, Longs, Mode, OpKind, Plan
 
 Floats = npt.NDArray[np.float64]
 
@@ -110,7 +111,23 @@ def _call_us(plan: Plan, machine: Machine, rows: slice, access: int) -> Floats:
         # A call has all workers to itself.
         each = dot_us(machine, dtype, flops, moved) / machine.workers
         return each + machine.engines[LIBRARY].start_us
-    return dot_us(machine, dtype, flops, moved) * _slowdown(plan, machine, rows, access)
+    tiles = dot_us(machine, dtype, flops, moved) * _slowdown(plan, machine, rows, access)
+    return np.maximum(tiles, _fetched_us(plan, machine, rows))
+
+
+def _fetched_us(plan: Plan, machine: Machine, rows: slice) -> float:
+    """The share of one task in what its op has to read from memory, once, on a worker."""
+    accesses = plan.accesses
+    lo, hi = np.searchsorted(accesses.task, [rows.start, rows.stop])
+    boxes = np.maximum(accesses.hi[lo:hi] - accesses.lo[lo:hi], 0).prod(axis=1)
+    reads = (accesses.mode[lo:hi] & int(Mode.READ)) != 0
+    elements = np.bincount(accesses.buffer[lo:hi][reads], boxes[reads], len(plan.buffers))
+    read = 0.0
+    for number in np.flatnonzero(elements).tolist():
+        buffer = plan.buffers[number]
+        read += min(elements[number] / plan.ranks * DTYPE_BYTES[buffer.dtype], buffer.size_bytes)
+    tasks = (rows.stop - rows.start) / plan.ranks
+    return fetch_us(machine, read) * min(machine.workers, tasks) / tasks
 
 
 def _slowdown(plan: Plan, machine: Machine, rows: slice, access: int) -> float:

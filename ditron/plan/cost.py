@@ -61,6 +61,17 @@ def dot_us(machine: Machine, dtype: str, flops: Number, size_bytes: Number) -> N
     return _greatest(arithmetic, loads) + machine.costs.task_us
 
 
+def fetch_us(machine: Machine, size_bytes: float) -> float:
+    """The least that a product takes to read from memory what all its tiles read between them.
+
+    Of a few rows it takes about that; of many, operands come from the cache. 0 where cores pack
+    operands: there it is part of their rate.
+    """
+    if is_serial(machine):
+        return 0.0
+    return size_bytes / (machine.rates.memory_gbytes_s * US_PER_GB_S)
+
+
 def stream_us(machine: Machine, dtype: str, size_bytes: Number) -> Number:
     """One tile that is not a product (pointwise, or a sum of contributions) on one worker.
 
@@ -163,6 +174,11 @@ class GemmShape:
         """The operand that all rows share."""
         return self.k * self.n * DTYPE_BYTES[self.dtype]
 
+    @property
+    def operand_bytes(self) -> int:
+        """Both operands."""
+        return self.weight_bytes + self.m * self.k * DTYPE_BYTES[self.dtype]
+
 
 @dataclass(frozen=True)
 class TiledCost:
@@ -198,7 +214,8 @@ def gemm_cost(machine: Machine, shape: GemmShape, tile: Sequence[int]) -> TiledC
             total += one * down * across
             tasks += down * across
             largest = max(largest, one)
-    return TiledCost(_in_waves(machine, total, largest, tasks), largest, tasks)
+    us = max(_in_waves(machine, total, largest, tasks), fetch_us(machine, shape.operand_bytes))
+    return TiledCost(us, largest, tasks)
 
 
 def split_cost(machine: Machine, shape: GemmShape, tile: Sequence[int]) -> TiledCost:

@@ -88,6 +88,21 @@ def test_two_h200_take_what_was_measured(
     assert best.in_turn_us == pytest.approx(in_turn_us, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("n", "k", "us"),
+    [
+        (6144, 4096, 14),
+        (4096, 4096, 10.5),
+        (24576, 4096, 47),
+        (4096, 12288, 25),
+        (151936, 4096, 274),
+    ],
+)
+def test_a_product_of_one_row_reads_its_weight_once(n: int, k: int, us: float):
+    # Qwen3-8B's products as kernels of a captured graph on an H200, launch and all.
+    assert gemm_cost(H200, GemmShape(1, n, k, "bf16"), (1, 16)).us == pytest.approx(us, 0.1, 3)
+
+
 def test_cores_are_shared():
     assert core_share(CPU, 1) == core_share(CPU, 2) == 1.0
     assert core_share(CPU, 4) == 0.5

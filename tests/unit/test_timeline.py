@@ -164,3 +164,14 @@ def test_many_tasks_are_played_fast():
         start = process_time()
         play(plan, load_machine(machine))
         assert process_time() - start < 3
+
+
+def test_the_tiles_of_a_thin_product_read_no_faster_than_memory():
+    with dt.Program("p", dt.Mesh(tp=1)) as p:
+        x = p.input("x", (1, 4096), dt.bf16, dt.Replicate())
+        w = p.weight("w", (4096, 24576), dt.bf16, dt.Replicate())
+        p.output("y", dt.matmul(x, w, name="y"))
+    machine = load_machine("h200")
+    plan = lower(p.ir.clone(), "h200", Options(library=False))
+    us = 2 * 4096 * 24576 / (machine.rates.memory_gbytes_s * 1e3)
+    assert us < play(plan, machine).makespan_us - machine.costs.launch_us < 1.15 * us
