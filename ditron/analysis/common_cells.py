@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from ditron.analysis.arrays import longs, offsets
 from ditron.analysis.cells import Cuts, Relations
 from ditron.analysis.delivery_faults import MisfitViews
-from ditron.analysis.kernel_dims import shared_dims
+from ditron.analysis.kernel_dims import halved_dims, shared_dims
 from ditron.analysis.lines import Line, runs, stretches
 from ditron.analysis.plan_records import access_record, lanes_around
 from ditron.analysis.program_tags import ProgramAxes, Shards, shards
@@ -202,6 +202,8 @@ class CommonCells:
             else:
                 kernel = self.kernel(row)
                 pairs = [(s.a, s.a_dim, s.b, s.b_dim) for s in shared_dims(kernel)]
+                for view, dim in halved_dims(kernel):
+                    yield self._halves(first + view, dim)
             for a, a_dim, b, b_dim in pairs:
                 yield self._stretch(first + a, a_dim, first + b, b_dim)
 
@@ -222,6 +224,12 @@ class CommonCells:
             raise self._misfit(int(a[wrong[0]]), a_dim, int(b[wrong[0]]), b_dim)
         a_axis, b_axis = views.base[a] + a_dim, views.base[b] + b_dim
         return a_axis, views.lo[a, a_dim], b_axis, views.lo[b, b_dim], size
+
+    def _halves(self, view: Longs, dim: int) -> tuple[Longs, ...]:
+        """Halves of views, which are cut alike."""
+        axis, lo = self.views.base[view] + dim, self.views.lo[view, dim]
+        half = (self.views.hi[view, dim] - lo) // 2
+        return axis, lo, axis, lo + half, half
 
     def _misfit(self, a: int, a_dim: int, b: int, b_dim: int) -> DeliveryError:
         task = int(self.plan.accesses.task[a])

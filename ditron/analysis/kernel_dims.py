@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from ditron.errors import PlanError
 from ditron.ir import core
-from ditron.ir.core_compute import swapped
+from ditron.ir.core_moves import swapped
 
 Dim = tuple[SSAValue, int]
 
@@ -72,6 +72,12 @@ def shared_dims(kernel: core.FuncOp) -> list[SharedDim]:
             if first != (arg, d):
                 shared.append(SharedDim(args.index(first[0]), first[1], i, d))
     return shared
+
+
+def halved_dims(kernel: core.FuncOp) -> set[tuple[int, int]]:
+    """Dimensions of views, by their number, whose halves change places in a kernel."""
+    swaps = (op for op in kernel.body.block.ops if isinstance(op, core.SwapHalvesOp))
+    return {view_dim(kernel, op.operand, op.dim_index) for op in swaps}
 
 
 def _same_dims(kernel: core.FuncOp) -> Iterator[tuple[Dim, Dim]]:

@@ -110,8 +110,8 @@ def _pure(op: Operation, operands: list[Tags]) -> Tags:
             (tile,) = operands
             many, dims = tile.shape[:-ndim], tile.shape[-ndim:]
             made = tile.reshape(*many, *[1] * op.added, *dims)
-        case core.TransposeOp():
-            made = np.swapaxes(operands[0], *(d - ndim for d in op.dims))
+        case core.TransposeOp() | core.SwapHalvesOp():
+            made = _moved(op, operands[0], ndim)
         case core.SumOp():
             made = operands[0].sum(op.dim_index - ndim, np.uint64, keepdims=True)
         case core.MaxOp() | core.ArgmaxOp():
@@ -128,6 +128,13 @@ def _pure(op: Operation, operands: list[Tags]) -> Tags:
         case _:
             made = BINARY[_name(op)](*operands)
     return made
+
+
+def _moved(op: core.TransposeOp | core.SwapHalvesOp, tile: Tags, ndim: int) -> Tags:
+    if isinstance(op, core.TransposeOp):
+        return np.swapaxes(tile, *(d - ndim for d in op.dims))
+    first, second = np.split(tile, 2, op.dim_index - ndim)
+    return np.concatenate([second, first], op.dim_index - ndim)
 
 
 def _name(op: Operation) -> str:

@@ -81,7 +81,9 @@ class ProgramAxes:
 
 Dim = tuple[SSAValue, int]
 
-WHOLE = (task.RmsNormOp, task.SoftmaxOp, task.EmbeddingOp, task.AmaxOp, task.ArgmaxOp)
+WHOLE = (
+    *(task.RmsNormOp, task.SoftmaxOp, task.RopeOp, task.EmbeddingOp, task.AmaxOp, task.ArgmaxOp),
+)
 """Ops whose tags are what their kernels make of whole tensors."""
 
 
@@ -136,8 +138,6 @@ def _stretches(op: Operation, mesh: Mesh) -> Iterator[tuple[Dim, int, Dim, int, 
         case task.RopeOp():
             last = len(task.spec_of(op.result).shape) - 1
             half = task.spec_of(op.result).shape[last] // 2
-            for value in op.operands:
-                yield (value, last), 0, (op.result, last), 0, 2 * half
             yield (op.result, last), 0, (op.result, last), half, half
         case _:
             return
@@ -228,8 +228,6 @@ def _rearranged(
         case task.CastOp():
             dtypes = (task.spec_of(value).dtype for value in (op.operand, op.result))
             made = cast(operands[0], *dtypes)
-        case task.RopeOp():
-            made = _rope_tags(*operands)
         case task.ReshapeOp():
             made = operands[0].reshape(_cells(axes, cuts, op.result))
         case task.TransposeOp():
@@ -270,12 +268,6 @@ def _part(
     size = task.spec_of(value).shape[op.dim_index]
     first, last = np.searchsorted(edges, [op.at, op.at + size]).tolist()
     return (*[slice(None)] * op.dim_index, slice(first, last))
-
-
-def _rope_tags(x: Tags, cos: Tags, sin: Tags) -> Tags:
-    """The last dimension's halves are cut alike."""
-    first, second = np.split(x, 2, axis=-1)
-    return x * cos + np.concatenate([np.zeros_like(second) - second, first], axis=-1) * sin
 
 
 def _cells(axes: ProgramAxes, cuts: Cuts, value: SSAValue) -> list[int]:

@@ -27,7 +27,6 @@ from ditron.ir.core_compute import CastOp as CastOp
 from ditron.ir.core_compute import ConstantOp as ConstantOp
 from ditron.ir.core_compute import DivOp as DivOp
 from ditron.ir.core_compute import DotOp as DotOp
-from ditron.ir.core_compute import ExpandDimsOp as ExpandDimsOp
 from ditron.ir.core_compute import ExpOp as ExpOp
 from ditron.ir.core_compute import GeluOp as GeluOp
 from ditron.ir.core_compute import IndexOp as IndexOp
@@ -41,9 +40,12 @@ from ditron.ir.core_compute import RsqrtOp as RsqrtOp
 from ditron.ir.core_compute import SiluOp as SiluOp
 from ditron.ir.core_compute import SubOp as SubOp
 from ditron.ir.core_compute import SumOp as SumOp
-from ditron.ir.core_compute import TransposeOp as TransposeOp
 from ditron.ir.core_compute import UnaryOp as UnaryOp
 from ditron.ir.core_compute import WhereOp as WhereOp
+from ditron.ir.core_moves import ExpandDimsOp as ExpandDimsOp
+from ditron.ir.core_moves import SwapHalvesOp as SwapHalvesOp
+from ditron.ir.core_moves import TransposeOp as TransposeOp
+from ditron.ir.core_tiles import AlongDim as AlongDim
 from ditron.ir.core_tiles import AtOp as AtOp
 from ditron.ir.core_tiles import GatherOp as GatherOp
 from ditron.ir.core_tiles import LoadAtOp as LoadAtOp
@@ -140,6 +142,7 @@ KERNEL_OPS = (
     IotaOp,
     ExpandDimsOp,
     TransposeOp,
+    SwapHalvesOp,
     DotOp,
     CastOp,
     SumOp,

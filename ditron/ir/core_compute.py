@@ -131,36 +131,6 @@ class ConstantOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ExpandDimsOp(IRDLOperation):
-    """The same elements with dimensions of size 1 put before the others."""
-
-    name = "core.expand_dims"
-    operand = operand_def(TileType)
-    result = result_def(TileType)
-    traits = traits_def(Pure())
-    assembly_format = "$operand attr-dict `:` type($operand) `->` type($result)"
-
-    def __init__(self, operand: SSAValue, ndim: int) -> None:
-        tile = tile_type(operand)
-        dims = [1] * (ndim - len(tile.dims)) + list(tile.dims)
-        super().__init__(operands=[operand], result_types=[TileType.get(dims, tile.element_type)])
-
-    @property
-    def added(self) -> int:
-        """How many dimensions the result has more."""
-        return len(tile_type(self.result).dims) - len(tile_type(self.operand).dims)
-
-    def verify_(self) -> None:
-        tile, result = tile_type(self.operand), tile_type(self.result)
-        if self.added < 1 or result.dims != (1,) * self.added + tile.dims:
-            raise VerifyException(
-                f"core.expand_dims puts dimensions of size 1 first: {tile.dims} -> {result.dims}"
-            )
-        if tile.element_type != result.element_type:
-            raise VerifyException("core.expand_dims keeps the element type")
-
-
-@irdl_op_definition
 class IndexOp(IRDLOperation):
     """An index that the kernel is called with, as a tile of size 1 in every dimension."""
 
@@ -204,49 +174,6 @@ class IotaOp(AlongDim):
             raise VerifyException(f"core.iota along dim {self.dim_index} of {like} is not {tile}")
         if tile.element_type not in (i32, i64):
             raise VerifyException(f"core.iota makes integers, got {tile}")
-
-
-@irdl_op_definition
-class TransposeOp(IRDLOperation):
-    """Two dimensions change places."""
-
-    name = "core.transpose"
-    operand = operand_def(TileType)
-    first = prop_def(IntegerAttr.constr(i64))
-    second = prop_def(IntegerAttr.constr(i64))
-    result = result_def(TileType)
-    traits = traits_def(Pure())
-    assembly_format = (
-        "$operand `dims` $first `,` $second attr-dict `:` type($operand) `->` type($result)"
-    )
-
-    def __init__(self, operand: SSAValue, first: int, second: int) -> None:
-        tile = tile_type(operand)
-        dims = swapped(tile.dims, first, second)
-        super().__init__(
-            operands=[operand],
-            properties={"first": IntegerAttr(first, i64), "second": IntegerAttr(second, i64)},
-            result_types=[TileType.get(dims, tile.element_type)],
-        )
-
-    @property
-    def dims(self) -> tuple[int, int]:
-        """The dimensions that change places."""
-        return self.first.value.data, self.second.value.data
-
-    def verify_(self) -> None:
-        tile, result = tile_type(self.operand), tile_type(self.result)
-        if any(not 0 <= d < len(tile.dims) for d in self.dims):
-            raise VerifyException(f"core.transpose: {tile.dims} has no dims {self.dims}")
-        if result != TileType.get(swapped(tile.dims, *self.dims), tile.element_type):
-            raise VerifyException(f"core.transpose of dims {self.dims} of {tile} is not {result}")
-
-
-def swapped(dims: Sequence[int], first: int, second: int) -> list[int]:
-    """The dims with two of them in each other's place."""
-    changed = list(dims)
-    changed[first], changed[second] = dims[second], dims[first]
-    return changed
 
 
 class ReduceOp(AlongDim):

@@ -280,13 +280,20 @@ def _embedding(op: task.EmbeddingOp) -> TileBody:
     return body
 
 
-def rope_halves(k: KernelBuilder, views: Sequence[SSAValue]) -> None:
-    """On both halves of the last dimension of x, cos, sin and the result, in this order."""
-    x1, x2, cos1, cos2, sin1, sin2 = (k.load(view) for view in views[:6])
-    first = k.add(core.SubOp(k.add(core.MulOp(x1, cos1)), k.add(core.MulOp(x2, sin1))))
-    second = k.add(core.AddOp(k.add(core.MulOp(x2, cos2)), k.add(core.MulOp(x1, sin2))))
-    k.store(first, views[6])
-    k.store(second, views[7])
+def _rope(op: task.RopeOp) -> TileBody:
+    """The second half times sin is taken from the first, and the first's is added to it."""
+    last = len(task.spec_of(op.result).shape) - 1
+    half = task.spec_of(op.result).shape[last] // 2
+
+    def body(k: KernelBuilder, views: Sequence[SSAValue]) -> SSAValue:
+        x, cos, sin = (k.load(view) for view in views[:3])
+        place = k.add(core.IotaOp(x, last))
+        first = k.add(core.LeOp(place, k.number(half - 1, place)))
+        sign = k.add(core.WhereOp(first, k.number(-1, x), k.number(1, x)))
+        other = k.add(core.MulOp(k.add(core.SwapHalvesOp(x, last)), sign))
+        return k.add(core.AddOp(k.add(core.MulOp(x, cos)), k.add(core.MulOp(other, sin))))
+
+    return body
 
 
 def _transpose(op: task.TransposeOp) -> TileBody:
@@ -330,6 +337,7 @@ BODIES: dict[type[Operation], Callable[[Any], TileBody]] = {
     task.ArgmaxOp: _argmax,
     task.AttentionOp: _attention,
     task.EmbeddingOp: _embedding,
+    task.RopeOp: _rope,
     task.TransposeOp: _transpose,
     task.SliceOp: _slice,
     task.UpdateOp: _update,

@@ -26,7 +26,7 @@ from ditron.analysis.symbols import device_program, kernels
 from ditron.ir import core, device
 from ditron.ir.index import Ssa
 from ditron.passes.grids import GridBuilder
-from ditron.plan.expr import Binary, Expr
+from ditron.plan.expr import Binary, Expr, as_expr, binary
 from ditron.plan.fold import Fold
 from ditron.plan.tables import Role
 
@@ -131,17 +131,19 @@ def _box(view: device.ViewOp, grid: device.GridOp, of: device.GridOp) -> Box:
     )
 
 
-def _renamed(grid: device.GridOp, of: device.GridOp) -> dict[SSAValue, SSAValue]:
-    return dict(zip(grid.body.block.args, of.body.block.args, strict=True))
+def _renamed(grid: device.GridOp, of: device.GridOp) -> dict[SSAValue, Expr]:
+    """A grid's coordinates in another's; where there is but one, that is 0."""
+    pairs = zip(grid.dims, grid.body.block.args, of.body.block.args, strict=True)
+    return {old: Ssa(new) if bound > 1 else as_expr(0) for bound, old, new in pairs}
 
 
-def _turn(new: Mapping[SSAValue, SSAValue], expr: Expr) -> Expr:
+def _turn(new: Mapping[SSAValue, Expr], expr: Expr) -> Expr:
     """An index expression in other coordinates."""
     match expr:
         case Ssa(value=value):
-            return Ssa(new.get(value, value))
+            return new.get(value, expr)
         case Binary(op, lhs, rhs):
-            return Binary(op, _turn(new, lhs), _turn(new, rhs))
+            return binary(op, _turn(new, lhs), _turn(new, rhs))
         case _:
             return expr
 

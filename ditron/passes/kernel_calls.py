@@ -10,7 +10,7 @@ from xdsl.rewriter import Rewriter
 
 from ditron.analysis.kernel_dims import tile_dims
 from ditron.ir import core
-from ditron.ir.core_compute import swapped
+from ditron.ir.core_moves import swapped
 
 
 def resized(kernel: core.FuncOp, name: str, types: Sequence[Attribute]) -> core.FuncOp:
@@ -46,7 +46,7 @@ def _result_dims(op: Operation) -> Sequence[int]:
             dims = [size if d == op.dim_index else 1 for d, size in enumerate(first)]
         case core.BinaryOp() | core.LeOp() | core.WhereOp():
             dims = [max(sizes) for sizes in zip(*operands, strict=True)]
-        case core.LoadOp() | core.CastOp() | core.UnaryOp():
+        case core.LoadOp() | core.CastOp() | core.UnaryOp() | core.SwapHalvesOp():
             dims = first
         case _:
             dims = tile_dims(op.results[0])  # of one size whatever the tiles

@@ -156,10 +156,9 @@ class _Lowering:
         spans = [(t.offset(c), t.size(c)) for t, c in zip(tilings, coords, strict=True)]
         views = [self._source(grid, source, job, tilings, spans) for source in job.sources]
         blocks, sizes = [t.block for t in tilings], [size for _, size in spans]
-        for shift in job.targets:
-            at = [shift.get(d, 0) + offset for d, (offset, _) in enumerate(spans)]
-            loose = {d for d, t in enumerate(tilings) if t.shard or d in shift}
-            views.append(self.buffers.view(grid, op.result, Tile(at, sizes, blocks, loose)))
+        at = [job.target.get(d, 0) + offset for d, (offset, _) in enumerate(spans)]
+        loose = {d for d, t in enumerate(tilings) if t.shard or d in job.target}
+        views.append(self.buffers.view(grid, op.result, Tile(at, sizes, blocks, loose)))
         types = [view.type for view in views]
         self.module.body.block.add_op(job.build(grid.name, types, grid.location))
         indices = [*job.indices, *(spans[d][0] for d in job.offsets)]

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Attribute, SSAValue
 
 from ditron.ir import core, task
-from ditron.ir.tile_kernels import TileKernel, as_it_is, rope_halves, tile_kernel
+from ditron.ir.tile_kernels import TileKernel, as_it_is, tile_kernel
 from ditron.passes.kernel_calls import resized
 from ditron.plan.calls import Cuts
 from ditron.plan.expr import Expr, maximum
@@ -54,7 +54,7 @@ class Job:
 
     Attributes:
         build: makes the kernel, whose views are the sources' and then the targets'.
-        targets: a shift for each box of the result that a tile is written to.
+        target: how far the box of the result that a tile is written to lies from it.
         indices: what the kernel is given besides, as expressions of the rank.
         offsets: dimensions of the domain; then it is given where the tile begins along them.
         blocks: how many elements tiles have along a dimension, where that is not to be chosen.
@@ -63,7 +63,7 @@ class Job:
     domain: TensorSpec
     build: Builder
     sources: tuple[Source, ...]
-    targets: tuple[Shift, ...] = ({},)
+    target: Shift = field(default_factory=dict[int, Expr | int])
     indices: tuple[Expr, ...] = ()
     offsets: tuple[int, ...] = ()
     blocks: Mapping[int, int] = field(default_factory=dict[int, int])
@@ -79,8 +79,6 @@ def jobs(op: task.ComputeOp, mesh: Mesh, me: Expr) -> Iterator[Job]:
     match op:
         case task.CallOp():
             yield _call(op)
-        case task.RopeOp():
-            yield _rope(op)
         case task.ConcatOp():
             yield from _concat(op)
         case task.SliceOp() if op.position is None:
@@ -121,27 +119,13 @@ def _attention(op: task.AttentionOp) -> Job:
     return replace(job, sources=(q, *keys, *numbers), offsets=(1,), blocks={2: together})
 
 
-def _rope(op: task.RopeOp) -> Job:
-    """A tile has half of the last dimension, and reads and writes both halves."""
-    spec = task.spec_of(op.result)
-    last = len(spec.shape) - 1
-    half = spec.shape[last] // 2
-    halves: tuple[Shift, Shift] = ({}, {last: half})
-    sources = tuple(
-        Source(value, (*cuts[:last], last), shift)
-        for value, cuts in zip(op.operands, op.becomes(), strict=True)
-        for shift in halves
-    )
-    return Job(_with_size(spec, last, half), _builder(rope_halves), sources, halves)
-
-
 def _concat(op: task.ConcatOp) -> Iterator[Job]:
     spec, start = task.spec_of(op.result), 0
     for value in op.operands:
         size = task.spec_of(value).shape[op.dim_index]
         source = Source(value, _all(spec))
         domain = _with_size(spec, op.dim_index, size)
-        yield Job(domain, _builder(as_it_is), (source,), ({op.dim_index: start},))
+        yield Job(domain, _builder(as_it_is), (source,), {op.dim_index: start})
         start += size
 
 
@@ -163,7 +147,7 @@ def _update(op: task.UpdateOp, mesh: Mesh, me: Expr) -> Job:
     whole = tuple(Replicate() if p == Shard(dim) else p for p in spec.placements)
     source = Source(op.value, _all(spec), {dim: maximum(first - op.at, 0)})
     target = {dim: maximum(op.at - first, 0)}
-    return Job(replace(domain, placements=whole), _builder(as_it_is), (source,), (target,))
+    return Job(replace(domain, placements=whole), _builder(as_it_is), (source,), target)
 
 
 def _builder(body: Callable[..., SSAValue | None]) -> Builder:

@@ -66,7 +66,7 @@ def _compute(op: Operation, operands: list[torch.Tensor], functions: Functions) 
             return functions["constant"](op.number, shape, dtype)
         case core.ExpandDimsOp():
             return functions["expand_dims"](*operands, op.added)
-        case core.ReduceOp() | core.IotaOp():
+        case core.ReduceOp() | core.IotaOp() | core.SwapHalvesOp():
             return functions[op.name.partition(".")[2]](*operands, op.dim_index)
         case core.TransposeOp():
             return functions["transpose"](*operands, op.dims)

@@ -290,6 +290,11 @@ def transpose(x: torch.Tensor, dims: tuple[int, int]) -> torch.Tensor:
     return x.transpose(*dims)
 
 
+def swap_halves(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """The halves of a dimension change places."""
+    return x.roll(x.shape[dim] // 2, dim)
+
+
 def concat(*values: torch.Tensor, dim: int) -> torch.Tensor:
     """The values one after the other along `dim`."""
     return torch.cat(values, dim)
@@ -417,6 +422,7 @@ _TILE_FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "expand_dims": expand_dims,
     "iota": iota,
     "sum": total,
+    "swap_halves": swap_halves,
     "max": amax,
     "div": div,
     "le": le,

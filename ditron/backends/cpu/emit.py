@@ -84,6 +84,7 @@ _RULES: dict[type[Operation], _Rule] = {
     core.IotaOp: _Rule("torch.arange({0}.shape[{dim}], dtype={dtype}){index}"),
     core.ExpandDimsOp: _Rule("{0}{index}"),
     core.TransposeOp: _Rule("{0}.transpose({dims})"),
+    core.SwapHalvesOp: _Rule("{0}.roll({0}.shape[{dim}] // 2, {dim})"),
     core.GatherOp: _Rule("gather({1}, {0})"),
     core.LoadAtOp: _Rule("{0}.narrow({dim}, int({1}), {size})"),
     core.CastOp: _Rule("{0}.to({dtype})", "{out}.copy_({0})"),  # copy_ rounds as `to` does
@@ -190,7 +191,7 @@ def _words(op: Operation) -> dict[str, str]:
         words["number"] = repr(number) if math.isfinite(number) else f'float("{number}")'
     if isinstance(op, core.ExpandDimsOp):
         words["index"] = f"[{', '.join(['None'] * op.added)}]"
-    if isinstance(op, core.ReduceOp | core.ArgmaxOp | core.IotaOp | core.LoadAtOp):
+    if isinstance(op, core.AlongDim):
         words["dim"] = str(op.dim_index)
     if isinstance(op, core.IotaOp):
         parts = [":" if d == op.dim_index else "None" for d in range(len(tile.dims))]

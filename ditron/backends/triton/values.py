@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
@@ -53,7 +54,10 @@ RULES: dict[type[Operation], Rule] = {
     core.ExpOp: lambda o: f"tl.exp({o[0]})",
 }
 # What is written where it is used.
-LITERAL = (core.ConstantOp, core.IndexOp, core.TransposeOp, core.ExpandDimsOp)
+LITERAL = (
+    *(core.ConstantOp, core.IndexOp),
+    *(core.TransposeOp, core.ExpandDimsOp, core.SwapHalvesOp),
+)
 
 Key = tuple[object, ...]
 Needed = tuple[SSAValue, Axes, Frame]
@@ -109,7 +113,7 @@ class KernelValues:
         op = _owner(value)
         if isinstance(op, core.ConstantOp | core.IndexOp | core.IotaOp):
             return
-        if not any(a.index in self._closed for a in _used(value, axes)):
+        if self._closed.isdisjoint(a.swaps or a.index for a in _used(value, axes)):
             self.tile(value, axes, frame)
             return
         for operand in self.operands(op, axes, frame):
@@ -130,6 +134,8 @@ class KernelValues:
                 return [(op.operand, axes[op.added :], frame)]
             case core.TransposeOp():
                 return [(op.operand, tuple(_swapped(axes, *op.dims)), frame)]
+            case core.SwapHalvesOp():
+                return [(op.operand, *_with_halves_swapped(axes, frame, op.dim_index))]
             case core.DotOp() | core.ReduceOp() | core.ArgmaxOp():
                 return self.sums.operands(op, axes, frame)
             case _:
@@ -182,7 +188,7 @@ class KernelValues:
                 index, turn = places(axes, frame, core.tile_type(op.result).dims)[op.dim_index]
                 name = dtype_name(core.tile_type(op.result).element_type)
                 return f"tl.cast({index}, {TYPES[name]}){turn}"
-            case core.TransposeOp() | core.ExpandDimsOp():
+            case core.TransposeOp() | core.ExpandDimsOp() | core.SwapHalvesOp():
                 return self.tile(*self.operands(op, axes, frame)[0])
             case core.DotOp() | core.ReduceOp() | core.ArgmaxOp():
                 return self.sums.code_of(op, axes, frame)
@@ -326,6 +332,17 @@ def _swapped(axes: Axes, first: int, second: int) -> list[Axis]:
     changed = list(axes)
     changed[first], changed[second] = axes[second], axes[first]
     return changed
+
+
+def _with_halves_swapped(axes: Axes, frame: Frame, dim: int) -> tuple[Axes, Frame]:
+    """Where what lies along an axis comes from, whose halves change places."""
+    old = axes[dim]
+    size = old.size if old.size.isalnum() else f"({old.size})"
+    half = str(int(size) // 2) if size.isdigit() else f"{size} // 2"
+    index = f"(({old.index} + {half}) % {size})"
+    new = replace(old, index=index, masked=False, swaps=old.swaps or old.index)
+    others = (new if axis.index == old.index else axis for axis in frame)
+    return (*axes[:dim], new, *axes[dim + 1 :]), tuple(others)
 
 
 def _is_bool(value: SSAValue) -> bool:

@@ -41,6 +41,7 @@ class Axis:
         masked: whether a block may reach beyond the size.
         total: elements that the axis has at most.
         start: the variable with the current block's first element; "" where there is one block.
+        swaps: the index of the axis whose halves are in each other's place along this one.
         full: whether blocks along it are whole even of what has one element there: a product's.
     """
 
@@ -51,6 +52,7 @@ class Axis:
     total: int
     start: str = ""
     full: bool = False
+    swaps: str = ""
 
     @property
     def vector(self) -> bool:

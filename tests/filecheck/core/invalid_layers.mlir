@@ -98,3 +98,15 @@ core.func @f(%a: !core.view<8x4xf32>) {
   %0 = core.load %a : !core.view<8x4xf32> -> !core.tile<8x4xf32>
   %1 = core.transpose %0 dims 0, 1 : !core.tile<8x4xf32> -> !core.tile<8x4xf32>
 }
+// -----
+// CHECK: error: core.swap_halves: dim 1 of !core.tile<8x3xf32> has no halves
+core.func @f(%a: !core.view<8x3xf32>) {
+  %0 = core.load %a : !core.view<8x3xf32> -> !core.tile<8x3xf32>
+  %1 = core.swap_halves %0 dim 1 : !core.tile<8x3xf32> -> !core.tile<8x3xf32>
+}
+// -----
+// CHECK: error: core.swap_halves keeps the type
+core.func @f(%a: !core.view<8x4xf32>) {
+  %0 = core.load %a : !core.view<8x4xf32> -> !core.tile<8x4xf32>
+  %1 = core.swap_halves %0 dim 1 : !core.tile<8x4xf32> -> !core.tile<4x8xf32>
+}

@@ -57,3 +57,11 @@ core.func @masked_argmax(%x: !core.view<8x4xf32>, %y: !core.view<4x1xi64>) {
   %8 = core.transpose %7 dims 0, 1 : !core.tile<1x4xi64> -> !core.tile<4x1xi64>
   core.store %8, %y : !core.tile<4x1xi64>, !core.view<4x1xi64>
 }
+
+// CHECK-LABEL: core.func @turned
+core.func @turned(%x: !core.view<8x4xf32>, %y: !core.view<8x4xf32>) {
+  %0 = core.load %x : !core.view<8x4xf32> -> !core.tile<8x4xf32>
+  // CHECK: core.swap_halves %{{.*}} dim 1 : !core.tile<8x4xf32> -> !core.tile<8x4xf32>
+  %1 = core.swap_halves %0 dim 1 : !core.tile<8x4xf32> -> !core.tile<8x4xf32>
+  core.store %1, %y : !core.tile<8x4xf32>, !core.view<8x4xf32>
+}
