@@ -19,10 +19,12 @@ Accesses of one op, lane and box form a group, and groups are paired instead of 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 
 import numpy as np
 
-from ditron.analysis.arrays import changes, last_of_run, longs, offsets, spans
+from ditron.analysis.arrays import changes, distinct_rows, last_of_run, longs, offsets, spans
+from ditron.analysis.ring import mix
 from ditron.plan.tables import (
     DTYPE_BYTES,
     Bools,
@@ -57,19 +59,30 @@ class Groups:
 
 @dataclass(frozen=True)
 class Pairing:
-    """`before[i]` must be done before `after[i]` begins, `lag[i]` launches later [E]."""
+    """`before[i]` must be done before `after[i]` begins, `lag[i]` launches later [E].
+
+    `data` [E]: the second reads what the first writes; else it overwrites what the first touches.
+    """
 
     groups: Groups
     before: Longs
     after: Longs
     lag: Longs
+    data: Bools
 
     def __len__(self) -> int:
         return len(self.before)
 
+    def __add__(self, other: Pairing) -> Pairing:
+        """The edges of both, which are of the same groups."""
+        names = ("before", "after", "lag", "data")
+        columns = (np.append(getattr(self, n), getattr(other, n)) for n in names)
+        return Pairing(self.groups, *columns)
+
     def only(self, keep: Bools) -> Pairing:
         """Some of the edges."""
-        return replace(self, before=self.before[keep], after=self.after[keep], lag=self.lag[keep])
+        columns = (c[keep] for c in (self.before, self.after, self.lag, self.data))
+        return Pairing(self.groups, *columns)
 
 
 def pair(plan: Plan) -> Pairing:
@@ -77,8 +90,10 @@ def pair(plan: Plan) -> Pairing:
     boxes = _boxes(plan)
     groups, cells = _group(plan, boxes)
     edges = _neighbours(cells.only(cells.owner < 0)), _successions(cells.only(cells.owner >= 0))
-    rows = np.unique(np.concatenate([np.stack(e, axis=1) for e in edges]), axis=0)
-    pairing = Pairing(groups, rows[:, 0], rows[:, 1], rows[:, 2])
+    before, after, lag, over = (np.concatenate(c) for c in zip(*edges, strict=True))
+    rows = distinct_rows(before, after, lag, over)[0].T
+    pairing = Pairing(groups, rows[0], rows[1], rows[2], rows[3] == 0)
+    pairing = pairing.only(changes(*rows[:3]))
     return pairing.only(~_ordered_anyway(plan, pairing))
 
 
@@ -126,8 +141,10 @@ def _boxes(plan: Plan) -> _Boxes:
     space, shared = memory_spaces(plan.buffers)
     rows = np.flatnonzero(live & shared[buffer])
     lo, hi = accesses.lo[rows], accesses.hi[rows]
-    for number, one in enumerate(plan.buffers):
-        mine = buffer[rows] == number
+    by_buffer = np.argsort(buffer[rows], kind="stable")
+    start = offsets(buffer[rows][by_buffer], len(plan.buffers)).tolist()
+    for one, (a, b) in zip(plan.buffers, pairwise(start), strict=True):
+        mine = by_buffer[a:b]
         lo[mine], hi[mine] = byte_intervals(one, lo[mine], hi[mine])
     return exact + _Boxes(
         longs(accesses.task[rows]),
@@ -232,10 +249,8 @@ def _cells(boxes: _Boxes, row: Longs) -> tuple[Longs, Longs]:
     """Cells that each group touches: (cell number, group), memories told apart."""
     space, rank, write = boxes.space[row], boxes.rank[row], boxes.write[row]
     cells, owners, base = list[Longs](), list[Longs](), 0
-    for number in range(int(space.max()) + 1):
-        mine = np.flatnonzero(space == number)
-        if not len(mine):
-            continue
+    by_space = np.argsort(space, kind="stable")
+    for mine in np.split(by_space, np.flatnonzero(np.diff(space[by_space])) + 1):
         lo, hi = boxes.lo[row[mine]], boxes.hi[row[mine]]
         written = (write[mine] == 1) | (boxes.owner[row[mine]] >= 0)
         owner: Longs = np.arange(len(mine))
@@ -257,8 +272,11 @@ def _cells(boxes: _Boxes, row: Longs) -> tuple[Longs, Longs]:
     return np.concatenate(cells), np.concatenate(owners)
 
 
-def _neighbours(cells: _Cells) -> tuple[Longs, Longs, Longs]:
-    """Edges (before, after, lag) between neighbours in each cell's cycle of accesses."""
+_Edges = tuple[Longs, Longs, Longs, Longs]  # before, after, lag, whether that overwrites
+
+
+def _neighbours(cells: _Cells) -> _Edges:
+    """Edges between neighbours in each cell's cycle of accesses."""
     order = np.lexsort((cells.write, cells.position, cells.cell))
     cell, write, group = cells.cell[order], cells.write[order] == 1, cells.group[order]
     count = len(order)
@@ -283,10 +301,10 @@ def _neighbours(cells: _Cells) -> tuple[Longs, Longs, Longs]:
     alone = np.flatnonzero(write & (following == neighbour))
     waw = alone, following[alone], wrapped[alone]
     before, after, lag = (np.concatenate(parts) for parts in zip(raw, war, waw, strict=True))
-    return group[before], group[after], longs(lag)
+    return group[before], group[after], longs(lag), longs(np.arange(len(before)) >= len(read))
 
 
-def _successions(cells: _Cells) -> tuple[Longs, Longs, Longs]:
+def _successions(cells: _Cells) -> _Edges:
     """Edges where bytes go from one buffer to the next: what conflicts, of all accesses of both.
 
     A buffer that only reads a cell holds nobody back from reading, so what came before it is also
@@ -302,13 +320,15 @@ def _successions(cells: _Cells) -> tuple[Longs, Longs, Longs]:
     number = np.arange(len(start))
     last = last_of_run(first)
     following = np.where(last, np.maximum.accumulate(np.where(first, number, 0)), number + 1)
+    alike = _alike(group * 2 + write, start)
     edges = [(number[:0],) * 3]
     run, after, lag = number, following, longs(last)
     # Of a cell that one buffer touches there is nothing to hand on.
     while len(live := np.flatnonzero(after != run)):
         run, after, lag = run[live], after[live], lag[live]
-        many = size[run] * size[after]
-        which, at = np.repeat(np.arange(len(run)), many), spans(np.zeros_like(many), many)
+        _, once = np.unique(distinct_rows(alike[run], alike[after], lag)[1], return_index=True)
+        many = size[run[once]] * size[after[once]]
+        which, at = np.repeat(once, many), spans(np.zeros_like(many), many)
         width = size[after[which]]
         x, y = start[run[which]] + at // width, start[after[which]] + at % width
         conflict = write[x] | write[y]
@@ -316,7 +336,16 @@ def _successions(cells: _Cells) -> tuple[Longs, Longs, Longs]:
         over = ~writes[after]
         run, lag, after = run[over], lag[over] + last[after[over]], following[after[over]]
     before, after, lag = (np.concatenate(parts) for parts in zip(*edges, strict=True))
-    return before, after, longs(lag)
+    return before, after, longs(lag), np.ones_like(before)
+
+
+def _alike(value: Longs, start: Longs) -> Longs:
+    """A number for each run of values, the same for runs of the same values in any order.
+
+    Sets as sums of what looks random: two that differ have one sum once in 2^64.
+    """
+    total = np.add.reduceat(mix(value.astype(np.uint64)), start) if len(start) else start
+    return total.view(np.int64)
 
 
 def _ordered_anyway(plan: Plan, pairing: Pairing) -> Bools:

@@ -182,25 +182,32 @@ def plan_slots(
         found = _slots(plan, *rows, _now(rows), setters)
         return len(found.rank), len(found.event)
 
-    rows = fewest_slots(plan, _data_rows(plan, pairing, together), needs)
+    now = _needed_now(plan, pairing.only(pairing.lag == 0), together)
+    rows = fewest_slots(plan, _data_rows(plan, now, together), needs)
     data = (*rows, _now(rows))
-    needed = _needed_credits(_slots(plan, *data, setters), pairing)
-    parts = [data, _credit_rows(plan, needed)]
+    later = _unordered(_slots(plan, *data, setters), pairing.only(pairing.lag > 0))
+    parts = [data, _credit_rows(plan, later)]
     event, waiter, lag = (np.concatenate(p) for p in zip(*parts, strict=True))
     return _slots(plan, event, waiter, lag, setters)
 
 
-def _needed_credits(data: SlotPlan, pairing: Pairing) -> Pairing:
-    """The edges to later launches that lanes, launches and waits for data do not order.
+def _needed_now(plan: Plan, pairing: Pairing, together: Longs | None) -> Pairing:
+    """The edges by which data goes, and those of the others that these do not order already."""
+    flow, rest = pairing.only(pairing.data), pairing.only(~pairing.data)
+    rows = _data_rows(plan, flow, together)
+    return flow + _unordered(_slots(plan, *rows, _now(rows), ()), rest)
+
+
+def _unordered(data: SlotPlan, edges: Pairing) -> Pairing:
+    """The edges that lanes, launches and waits for data do not order.
 
     Leaving the others out changes nothing in what happens before what, so nothing in the proofs.
     """
-    later = pairing.only(pairing.lag > 0)
-    if not len(later):
-        return later
+    if not len(edges):
+        return edges
     order = assume_separation(data.in_plan())
-    before, after = later.groups.last[later.before], later.groups.first[later.after]
-    return later.only(~order.ordered(before, 0, after, later.lag))
+    before, after = edges.groups.last[edges.before], edges.groups.first[edges.after]
+    return edges.only(~order.ordered(before, 0, after, edges.lag))
 
 
 def _now(rows: Rows) -> Longs:
