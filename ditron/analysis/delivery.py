@@ -128,7 +128,7 @@ class _Delivery:
         arrivals = find_arrivals(columns)
         graph = build_sync_graph(columns, arrivals, queues_ordered=True)
         place = graph.task_order(columns)
-        touches = find_touches(columns, place, grouped=False, coarse=True)
+        touches = find_touches(columns, place, grouped=False, coarse=True, whole=True)
         runs = find_runs(touches)
         before, after, wraps = run_pairs(runs)
         before, after = before[~wraps], after[~wraps]

@@ -18,7 +18,7 @@ Accesses of one op, lane and box form a group, and groups are paired instead of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import pairwise
 
 import numpy as np
@@ -75,14 +75,18 @@ class Pairing:
 
     def __add__(self, other: Pairing) -> Pairing:
         """The edges of both, which are of the same groups."""
-        names = ("before", "after", "lag", "data")
-        columns = (np.append(getattr(self, n), getattr(other, n)) for n in names)
-        return Pairing(self.groups, *columns)
+        return Pairing(
+            self.groups,
+            np.append(self.before, other.before),
+            np.append(self.after, other.after),
+            np.append(self.lag, other.lag),
+            np.append(self.data, other.data),
+        )
 
     def only(self, keep: Bools) -> Pairing:
         """Some of the edges."""
-        columns = (c[keep] for c in (self.before, self.after, self.lag, self.data))
-        return Pairing(self.groups, *columns)
+        before, after, lag = self.before[keep], self.after[keep], self.lag[keep]
+        return Pairing(self.groups, before, after, lag, self.data[keep])
 
 
 def pair(plan: Plan) -> Pairing:

@@ -11,137 +11,18 @@ A wait's value is always the slot's count: all its events.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import replace
 
-import networkx as nx
 import numpy as np
 
 from ditron.analysis.arrays import changes, distinct_rows, last_of_run, longs, spans
 from ditron.analysis.happens_before import assume_separation
 from ditron.analysis.pairing import Pairing
 from ditron.analysis.ring import mix
+from ditron.analysis.slot_plan import SlotPlan
 from ditron.analysis.slot_rows import Rows, fewest_slots
-from ditron.plan.tables import (
-    After,
-    Ints,
-    LaneOrder,
-    Lanes,
-    Longs,
-    Mode,
-    Notifies,
-    NotifyOp,
-    Plan,
-    Slots,
-    Waits,
-)
-
-
-@dataclass(frozen=True)
-class SlotArray:
-    """Slots that IR declares together: those that one op or a few wait for.
-
-    `op` is the op that waits first, `lag` how many launches later, `slots` the slots' rows.
-    """
-
-    op: int
-    lag: int
-    slots: Longs
-
-
-@dataclass(frozen=True)
-class SlotPlan:
-    """Slots: `rank` [S] where each lies, `lag` [S], `count` [S] its events a launch.
-
-    Rows (`event`, `event_slot`) are notifies, rows (`waiter`, `waiter_slot`) waits, by task.
-    """
-
-    plan: Plan
-    rank: Longs
-    lag: Longs
-    count: Longs
-    event: Longs
-    event_slot: Longs
-    waiter: Longs
-    waiter_slot: Longs
-
-    def arrays(self) -> list[SlotArray]:
-        """Slots that share an op that raises them, or an op that waits, go into one array."""
-        op, many = longs(self.plan.tasks.op), len(self.plan.ops)
-        graph: nx.Graph[tuple[str, int, int]] = nx.Graph()
-        raised = self.lag[self.event_slot] * many + op[self.event]
-        awaited = self.lag[self.waiter_slot] * many + op[self.waiter]
-        head = awaited[_first_row(self.waiter_slot)] if len(awaited) else awaited
-        for kind, end, slot in (
-            ("raises", raised, self.event_slot),
-            ("waits", awaited, self.waiter_slot),
-        ):
-            links = np.unique(np.stack([head[slot], end]), axis=1).T.tolist()
-            graph.add_edges_from((("waits", a, 0), (kind, b, 0)) for a, b in links)
-        found: list[SlotArray] = []
-        for part in nx.connected_components(graph):
-            waiters = sorted(end for kind, end, _ in part if kind == "waits")
-            slots = np.flatnonzero(np.isin(head, waiters)).astype(np.int64)
-            found.append(SlotArray(waiters[0] % many, waiters[0] // many, slots))
-        return sorted(found, key=lambda array: (array.op, array.lag))
-
-    def in_plan(self) -> Plan:
-        """The plan with these slots, all in one array."""
-        plan, slot = self.plan, self.waiter_slot
-        all_, many = np.ones(len(self.rank), np.int32), np.ones(len(self.event), np.int32)
-        deferred = np.array([op.deferred for op in plan.ops], np.bool_)
-        after = np.where(deferred[plan.tasks.op[self.event]], int(After.PUT), int(After.END))
-        slots = Slots(
-            *_ints(self.rank, self.count, all_, 0 * all_, np.arange(len(all_), dtype=np.int64))
-        )
-        waits = Waits(*_ints(self.waiter, slot, self.count[slot], self.lag[slot]))
-        notifies = Notifies(
-            *_ints(self.event, self.event_slot, many, int(NotifyOp.ADD) * many, after)
-        )
-        return replace(plan, signals=("all",), slots=slots, waits=waits, notifies=notifies)
-
-    def by_maker(self, array: SlotArray) -> list[SlotArray]:
-        """The same slots in one array for each op that raises them first."""
-        op = longs(self.plan.tasks.op)
-        maker = self._smallest(op[self.event], self.event_slot)[array.slots]
-        return [replace(array, slots=array.slots[maker == m]) for m in np.unique(maker)]
-
-    def numberings(self, array: SlotArray) -> list[Longs]:
-        """Ways to number the slots of an array on each rank from 0, each [slots of the array]."""
-        at = array.slots
-        rank = self.rank[at]
-        first_waiter = self._smallest(self.waiter, self.waiter_slot)[at]
-        last_waiter = -self._smallest(-self.waiter, self.waiter_slot)[at]
-        first_event = self._smallest(self.event, self.event_slot)[at]
-        mine = np.isin(self.event_slot, at)
-        place = self._smallest(self._places(self.event[mine]), self.event_slot[mine])[at]
-        sender = longs(self.plan.tasks.rank)[first_event]
-        of_sender = _dense(rank, sender, place, first_event, keys=2)
-        ways = [
-            _dense(rank, first_waiter, last_waiter, first_event),
-            _dense(rank, place, first_event),
-            sender * (int(of_sender.max(initial=0)) + 1) + of_sender,
-        ]
-        if len(np.unique(np.stack([rank, place]), axis=1).T) == len(place):
-            ways.append(place - place.min(initial=1 << 60))
-        return ways
-
-    def _places(self, event: Longs) -> Longs:
-        """Where each event's task writes: a number that grows along memory."""
-        accesses, op = self.plan.accesses, longs(self.plan.tasks.op)
-        rows = np.flatnonzero((accesses.mode & int(Mode.WRITE)) > 0)
-        corner = np.zeros((len(op), accesses.lo.shape[1] + 1), np.int64)
-        corner[accesses.task[rows], 0] = accesses.buffer[rows]
-        corner[accesses.task[rows], 1:] = accesses.lo[rows]
-        mine = np.isin(op, np.unique(op[event]))
-        place = np.zeros(len(op), np.int64)
-        _, place[mine] = np.unique(corner[mine], axis=0, return_inverse=True)
-        return place[event]
-
-    def _smallest(self, value: Longs, slot: Longs) -> Longs:
-        result = np.full(len(self.rank), 1 << 60)
-        np.minimum.at(result, slot, value)
-        return result
+from ditron.plan.tables import LaneOrder, Lanes, Longs, Plan
 
 
 def without_queues(plan: Plan) -> Plan:
@@ -307,24 +188,3 @@ def _slots(
         waiter=waits[:, 0],
         waiter_slot=waits[:, 1],
     )
-
-
-def _ints(*columns: Longs | Ints) -> Iterator[Ints]:
-    return (column.astype(np.int32) for column in columns)
-
-
-def _first_row(slot: Longs) -> Longs:
-    """For each slot, its first row."""
-    return np.unique(slot, return_index=True)[1]
-
-
-def _dense(*columns: Longs, keys: int = 1) -> Longs:
-    """Each row's place, by the later columns, among the rows that agree in the first `keys`."""
-    order = np.lexsort(columns[::-1])
-    start = changes(*(c[order] for c in columns[:keys]))
-    place = np.arange(len(order))
-    result = np.empty_like(order)
-    result[order] = (
-        place - np.maximum.accumulate(np.where(start, place, 0)) if len(order) else place
-    )
-    return result

@@ -218,23 +218,22 @@ class _SharedBytes:
         """Take the bytes of cells for their buffers."""
         self._writes += 1
         self._written[cells] = self._writes
-        stretch, cell = self._stretches(cells)
-        buffer = self._buffer[cell]
+        stretch, at = self._stretches(cells)
+        buffer = self._buffer[cells[at]]
         taken = self._owner[stretch] != buffer
         self._owner[stretch[taken]] = buffer[taken]
         self._since[stretch[taken]] = self._writes
 
     def kept(self, cells: Longs) -> Bools:
         """Which cells no other buffer has been written over since they were."""
-        stretch, cell = self._stretches(cells)
-        own = (self._owner[stretch] == self._buffer[cell]) & (
-            self._written[cell] >= self._since[stretch]
-        )
-        lost = np.zeros(len(self._many), np.bool_)
-        lost[cell[~own]] = True
-        return ~lost[cells]
+        stretch, at = self._stretches(cells)
+        own = self._owner[stretch] == self._buffer[cells[at]]
+        own &= self._written[cells[at]] >= self._since[stretch]
+        kept = np.ones(len(cells), np.bool_)
+        kept[at[~own]] = False
+        return kept
 
     def _stretches(self, cells: Longs) -> tuple[Longs, Longs]:
-        """The stretches of cells, and whose each is; none of cells that share no bytes."""
+        """The stretches of cells, and of which cell each is; none of those that share no bytes."""
         many = self._many[cells]
-        return spans(self._first[cells], many), np.repeat(cells, many)
+        return spans(self._first[cells], many), np.repeat(np.arange(len(cells)), many)

@@ -57,13 +57,15 @@ class _Rows:
         return _Rows(self.access[rows], self.first[rows], self.last[rows])
 
 
-def find_touches(columns: Columns, place: Longs, *, grouped: bool, coarse: bool) -> Touches:
+def find_touches(
+    columns: Columns, place: Longs, *, grouped: bool, coarse: bool, whole: bool = False
+) -> Touches:
     """Every touch of a buffer that is ever written; `place` [T] is the order of tasks.
 
     Grouped, reads of one box by one op on one static lane become one row. Coarsely, where reads
     meet very many cells (each task reads all that another op's tasks write), a buffer's readers
-    and writers stand against each other in one cell. Either asks for more order than is needed, so
-    what fails has to be looked at without.
+    and writers stand against each other in one cell; `whole`, so do buffers that share any bytes.
+    Each asks for more order than is needed, so what fails has to be looked at without.
     """
     plan = columns.plan
     accesses = plan.accesses
@@ -84,7 +86,7 @@ def find_touches(columns: Columns, place: Longs, *, grouped: bool, coarse: bool)
         finder.add_buffer(row, rows[buffer == row])
     for group in groups:
         if written[group].any():
-            finder.add_shared_bytes(group, rows[np.isin(buffer, group)])
+            finder.add_shared_bytes(group, rows[np.isin(buffer, group)], whole=whole)
     return finder.finish()
 
 
@@ -194,7 +196,7 @@ class _Finder:
         self._cells += self._plan.ranks
         return np.flatnonzero(writer).astype(np.int64)
 
-    def add_shared_bytes(self, group: list[int], rows: _Rows) -> None:
+    def add_shared_bytes(self, group: list[int], rows: _Rows, *, whole: bool) -> None:
         """Cells of bytes that several buffers share, over all phases of their copies."""
         plan = self._plan
         access = rows.access
@@ -203,6 +205,9 @@ class _Finder:
         size = np.array([b.size_bytes for b in plan.buffers], np.int64)
         period = int(np.lcm.reduce(copies[group]))
         lo, hi = byte_intervals(plan, access)
+        if whole:
+            lo = np.array([b.offset_bytes for b in plan.buffers], np.int64)[buffer]
+            hi = lo + size[buffer]
         phase = np.repeat(np.arange(period), len(access))
         every = np.tile(np.arange(len(access)), period)
         shift = phase % copies[buffer[every]] * size[buffer[every]]

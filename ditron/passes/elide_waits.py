@@ -87,4 +87,4 @@ def _add(
     local = longs(waits.task[rows]) - first_task
     index = longs(plan.slots.index)[waits.slot[rows]]
     asked = WaitRows(local, index, longs(waits.value[rows]))
-    writer.add_waits(signals, list(writer.wait_forms(asked)), lag)
+    writer.add_waits(signals, writer.wait_forms(asked), lag)

@@ -39,7 +39,8 @@ from xdsl.passes import ModulePass
 
 from ditron.analysis.expand import expand
 from ditron.analysis.pairing import pair
-from ditron.analysis.slots import SlotArray, SlotPlan, plan_slots, without_queues
+from ditron.analysis.slot_plan import SlotArray, SlotPlan
+from ditron.analysis.slots import plan_slots, without_queues
 from ditron.analysis.symbols import device_program
 from ditron.errors import PlanError
 from ditron.ir import device
@@ -120,10 +121,8 @@ class _Array:
         self, slots: SlotPlan, array: SlotArray, number: Longs, writers: list[GridSignals]
     ) -> None:
         self.slots, self.writers = slots, writers
-        self.op, self.lag = array.op, array.lag
+        self.op, self.lag, self.at, self.number = array.op, array.lag, array.slots, number
         self.size = int(number.max()) + 1
-        self.index = np.full(len(slots.rank), -1)
-        self.index[array.slots] = number
 
     @cached_property
     def tables(self) -> int:
@@ -135,28 +134,32 @@ class _Array:
     def waits(self) -> list[tuple[int, list[Forms]]]:
         """For each grid that waits for the array, the ops that takes."""
         found: list[tuple[int, list[Forms]]] = []
-        for of, task, slot in self._by_op(self.slots.waiter, self.slots.waiter_slot):
-            rows = WaitRows(task, self.index[slot], self.slots.count[slot])
-            found.append((of, list(self.writers[of].wait_forms(rows))))
+        slots, here = self.slots, self.slots.waits_of(self.at)
+        for of, task, slot in self._by_op(slots.waiter[here], slots.waiter_slot[here]):
+            rows = WaitRows(task, self._index(slot), slots.count[slot])
+            found.append((of, self.writers[of].wait_forms(rows)))
         return found
 
     @cached_property
     def notifies(self) -> list[tuple[int, list[Forms]]]:
         """For each grid that notifies the array, the ops that takes."""
         found: list[tuple[int, list[Forms]]] = []
-        for of, task, slot in self._by_op(self.slots.event, self.slots.event_slot):
-            rows = NotifyRows(task, self.index[slot], self.slots.rank[slot])
-            found.append((of, list(self.writers[of].notify_forms(rows))))
+        slots, here = self.slots, self.slots.events_of(self.at)
+        for of, task, slot in self._by_op(slots.event[here], slots.event_slot[here]):
+            rows = NotifyRows(task, self._index(slot), slots.rank[slot])
+            found.append((of, self.writers[of].notify_forms(rows)))
         return found
 
+    def _index(self, slot: Longs) -> Longs:
+        return self.number[np.searchsorted(self.at, slot)]
+
     def _by_op(self, task: Longs, slot: Longs) -> Iterator[tuple[int, Longs, Longs]]:
-        """(op, task within the op, slot) for each op that uses the array."""
-        here = np.flatnonzero(self.index[slot] >= 0)
+        """(op, task within the op, slot) for each op of some rows."""
         ops = self.slots.plan.tasks.op
-        mine = ops[task[here]]
+        mine = ops[task]
         used: list[int] = np.unique(mine).tolist()
         for of in used:
-            rows = here[mine == of]
+            rows = np.flatnonzero(mine == of)
             yield of, task[rows] - int(np.searchsorted(ops, of)), slot[rows]
 
 

@@ -89,7 +89,7 @@ class ScheduleTasksPass(ModulePass):
             assert isinstance(call, device.CallOp)
             lane = as_expr(PRODUCT_LANES)
             if library_call(funcs[call.kernel_name]) is not LibraryCall.SUM:
-                lane = (writer.place().expr + products) % PRODUCT_LANES
+                lane = (writer.place() + products) % PRODUCT_LANES
                 products += prod(grid.dims)
             set_schedule(grid, lane=lane)
 
@@ -131,7 +131,7 @@ class ScheduleTasksPass(ModulePass):
     def _worker(self, writer: GridSignals) -> Expr:
         if self.workers == 1 or self.policy == "queue":
             return as_expr(0)
-        place, total = writer.place().expr, max(prod(writer.op.dims), 1)
+        place, total = writer.place(), max(prod(writer.op.dims), 1)
         if self.policy == "program-order":
             return place * self.workers // total
         turn = place % self.workers

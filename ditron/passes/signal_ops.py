@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+from hashlib import blake2b
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntElementsAttr, TensorType, i32
@@ -12,8 +14,8 @@ from xdsl.ir import Operation, SSAValue
 from ditron.analysis.arrays import changes
 from ditron.analysis.grid_values import Grid, evaluate_grid, evaluate_program
 from ditron.ir import device
-from ditron.ir.index import Ssa, leaves
-from ditron.plan.expr import Const, Expr
+from ditron.ir.index import Ssa
+from ditron.plan.expr import Arg, Const, Expr, remap
 from ditron.plan.order import Feature, Table, fit, fit_mask
 from ditron.plan.tables import Bools, Longs
 
@@ -37,32 +39,55 @@ class NotifyRows:
 
 
 Forms = list[Expr | Table]
-"""The operands of one wait or notify op of a grid."""
+"""The operands of one wait or notify op of a grid, over its numbered values."""
+
+Fitted = dict[bytes, list[Forms]]
+"""Forms by what they were asked for: grids of like layers ask for the same."""
 
 
 class GridSignals:
-    """Writes waits and notifies into one grid; tasks are numbered within the grid."""
+    """Writes waits and notifies into one grid; tasks are numbered within the grid.
 
-    def __init__(self, op: device.GridOp, ranks: int, outer: Mapping[SSAValue, Longs]) -> None:
-        self.op, self.ranks = op, ranks
+    Forms are over numbers for the grid's own values (`Arg(i)` is `values[i]`: rank, coordinates,
+    then index arithmetic), so that they serve every grid that is alike.
+    """
+
+    def __init__(
+        self, op: device.GridOp, ranks: int, outer: Mapping[SSAValue, Longs], fitted: Fitted
+    ) -> None:
+        self.op, self.ranks, self._fitted = op, ranks, fitted
         self.grid: Grid = evaluate_grid(op, ranks, outer)
-        self.axes = [*self._rank_value(outer), *map(Ssa, op.body.block.args)]
-        self.features = [Feature(a, self._spread(a.value)) for a in self.axes]
+        rank = [v for v in outer if isinstance(v.owner, device.RankOp)]
+        self.values = [*rank, *op.body.block.args]
+        self.features = [Feature(Arg(i), self._spread(v)) for i, v in enumerate(self.values)]
         for child in op.body.block.ops:
             if isinstance(child, device.IndexOp):
-                self.features.append(Feature(Ssa(child.result), self._spread(child.result)))
+                self.features.append(Feature(self._arg(child.result), self._spread(child.result)))
             if isinstance(child, device.ScheduleOp) and child.order is not None:
-                keys = leaves(child.order_args, child.order)
-                for expr, values in zip(
-                    keys, self.grid.of(child.order_args, child.order), strict=True
-                ):
-                    self.features.append(Feature(expr, values.reshape(self.grid.shape)))
+                args = [self._arg(a) for a in child.order_args]
+                keys = self.grid.of(child.order_args, child.order)
+                for expr, key in zip(child.order.data, keys, strict=True):
+                    self.features.append(Feature(remap(expr, args), key.reshape(self.grid.shape)))
 
-    def _rank_value(self, outer: Mapping[SSAValue, Longs]) -> Iterator[Ssa]:
-        yield from (Ssa(v) for v in outer if isinstance(v.owner, device.RankOp))
+    def _arg(self, value: SSAValue) -> Arg:
+        if value not in self.values:
+            self.values.append(value)
+        return Arg(self.values.index(value))
 
     def _spread(self, value: SSAValue) -> Longs:
         return np.broadcast_to(self.grid.values[value], self.grid.shape)
+
+    @cached_property
+    def _features_key(self) -> bytes:
+        parts = (f"{f.expr} {self.grid.shape}".encode() + f.values.tobytes() for f in self.features)
+        return blake2b(b"".join(parts), digest_size=16).digest()
+
+    def _once(self, make: Callable[[], Iterator[Forms]], kind: bytes, *rows: Longs) -> list[Forms]:
+        asked = [self._features_key, kind, *(column.tobytes() for column in rows)]
+        key = blake2b(b"".join(asked), digest_size=16).digest()
+        if key not in self._fitted:
+            self._fitted[key] = list(make())
+        return self._fitted[key]
 
     def add_waits(self, signals: SSAValue, forms: Sequence[Forms], lag: int) -> None:
         """Waits on one array: as few ops as tasks have runs of neighbouring slots."""
@@ -71,8 +96,12 @@ class GridSignals:
             wait = device.WaitOp(signals, first, many, value, lag=lag, when=_unless_always(when))
             self._insert(wait, self.op.body_op)
 
-    def wait_forms(self, rows: WaitRows) -> Iterator[Forms]:
+    def wait_forms(self, rows: WaitRows) -> list[Forms]:
         """When, first slot, slots and value of each wait op that the rows take."""
+        make = partial(self._wait_forms, rows)
+        return self._once(make, b"wait", rows.task, rows.slot, rows.value)
+
+    def _wait_forms(self, rows: WaitRows) -> Iterator[Forms]:
         for task, *columns in _runs(rows):
             mask = self._mask(task)
             yield [fit_mask(mask, self.features), *(self._fit(task, c, mask) for c in columns)]
@@ -87,8 +116,12 @@ class GridSignals:
             notify.location = self.op.location
             self.op.body.block.add_op(notify)
 
-    def notify_forms(self, rows: NotifyRows) -> Iterator[Forms]:
+    def notify_forms(self, rows: NotifyRows) -> list[Forms]:
         """When, slot and rank of each notify op that the rows take."""
+        make = partial(self._notify_forms, rows)
+        return self._once(make, b"notify", rows.task, rows.slot, rows.rank)
+
+    def _notify_forms(self, rows: NotifyRows) -> Iterator[Forms]:
         own = rows.task // max(self.grid.tasks // self.ranks, 1)
         distance = (rows.rank - own) % self.ranks
         order = np.lexsort((rows.slot, distance, rows.task))
@@ -107,7 +140,7 @@ class GridSignals:
     def deal(self, lanes: Longs) -> None:
         """Give each task a lane."""
         everywhere = np.ones(self.grid.shape, np.bool_)
-        fitted = fit(lanes.reshape(self.grid.shape), everywhere, [*self.features, self.place()])
+        fitted = fit(lanes.reshape(self.grid.shape), everywhere, [*self.features, self._place()])
         set_schedule(self.op, lane=self._materialise(fitted))
 
     def together(self) -> Longs | None:
@@ -117,14 +150,17 @@ class GridSignals:
             return None
         return self.grid.of(schedule.order_args, schedule.order)[0]
 
-    def place(self) -> Feature:
+    def place(self) -> Expr:
         """A task's place in the order of its rank's, if that has a form, else in the grid."""
+        return self._materialise(self._place().expr)
+
+    def _place(self) -> Feature:
         schedule = self.op.schedule
         expr, total = Const(0), 1
         for arg, bound in zip(
             reversed(self.op.body.block.args), reversed(self.op.dims), strict=True
         ):
-            expr = Ssa(arg) * total + expr
+            expr = self._arg(arg) * total + expr
             total *= bound
         grid = Feature(
             expr, np.broadcast_to(np.arange(total).reshape(self.op.dims), self.grid.shape)
@@ -153,10 +189,10 @@ class GridSignals:
 
     def _materialise(self, fitted: Expr | Table) -> Expr:
         if isinstance(fitted, Expr):
-            return fitted
+            return remap(fitted, [Ssa(v) for v in self.values])
         shape = TensorType(i32, fitted.values.shape)
         values = DenseIntElementsAttr.from_list(shape, fitted.values.reshape(-1).tolist())
-        table = device.TableOp(values, [self.axes[a] for a in fitted.axes])
+        table = device.TableOp(values, [Ssa(self.values[a]) for a in fitted.axes])
         self._insert(table, self._first_clause())
         return Ssa(table.result)
 
@@ -200,8 +236,8 @@ def grids_of(program: device.ProgramOp) -> list[device.GridOp]:
 
 def grid_signals(program: device.ProgramOp) -> list[GridSignals]:
     """A writer for each grid of a program."""
-    outer = evaluate_program(program)
-    return [GridSignals(grid, program.n, outer) for grid in grids_of(program)]
+    outer, fitted = evaluate_program(program), Fitted()
+    return [GridSignals(grid, program.n, outer, fitted) for grid in grids_of(program)]
 
 
 def _runs(rows: WaitRows) -> Iterator[tuple[Longs, Longs, Longs, Longs]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, product
 
 import numpy as np
@@ -32,6 +33,12 @@ class Feature:
 
     expr: Expr
     values: Values
+
+    @cached_property
+    def own(self) -> tuple[Values, tuple[int, ...]]:
+        """The values over the axes that they depend on, and these axes."""
+        values, _, axes = _drop_axes(self.values, np.ones(self.values.shape, np.bool_))
+        return values, axes
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ def _known_features(
     """The features that depend on no axis but these, over these alone."""
     known: list[Feature] = []
     for feature in features:
-        values, _, own = _drop_axes(feature.values, np.ones(feature.values.shape, np.bool_))
+        values, own = feature.own
         if set(own) <= set(axes):
             spread = values.reshape([values.shape[own.index(a)] if a in own else 1 for a in axes])
             known.append(Feature(feature.expr, np.broadcast_to(spread, shape)))

@@ -13,7 +13,8 @@ import pytest
 import ditron as dt
 from ditron.analysis.happens_before import assume_separation
 from ditron.analysis.pairing import pair
-from ditron.analysis.slots import SlotPlan, plan_slots, without_queues
+from ditron.analysis.slot_plan import SlotPlan
+from ditron.analysis.slots import plan_slots, without_queues
 from ditron.plan.tables import LaneOrder, Plan
 from tests.unit.lowered import PROGRAMS, ag_gemm, gemm_ar, gemm_rs, plan_of
 
