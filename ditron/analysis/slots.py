@@ -2,11 +2,11 @@
 
 An *event* is the end of one task: on a static lane the last task of a group stands for all of it.
 For data (lag 0), events that feed exactly the same tasks of a rank share a slot there, and a waiter
-needs only the last event of each lane. Whoever overwrites bytes, in this launch (memory that buffers
-share, one after the other) or in a later one (credits, lag 1 or more), waits only where the order of
-data does not say that already: in a model's layers it nearly always does. What a credit awaits has
-long happened, so credits are as coarse as lanes: the last event of a lane, awaited once, by the
-first task that needs any.
+needs only the last event of each lane. Whoever overwrites bytes, in this launch (memory that is
+shared in turn) or in a later one (credits, lag 1 or more), waits only where the order of data does
+not say that already; in a model's layers it nearly always does. What a credit awaits has long
+happened, so credits are as coarse as lanes: the last event of a lane, awaited once, by the first
+task that needs any.
 
 A wait's value is always the slot's count: all its events.
 """
