@@ -23,6 +23,7 @@ from ditron.passes.lower_to_shmem import LowerToShmemPass, TransportName
 from ditron.passes.order_tiles import OrderTilesPass
 from ditron.passes.plan_memory import PlanMemoryPass
 from ditron.passes.schedule_tasks import ScheduleTasksPass
+from ditron.passes.split_sums import SplitSumsPass
 from ditron.passes.split_waves import SplitWavesPass
 from ditron.plan.cost import is_serial
 from ditron.plan.machine import load_machine
@@ -30,6 +31,7 @@ from ditron.plan.options import Options, Scheduler
 
 NAMES = (
     "infer-placements",
+    "split-sums",
     "choose-algorithms",
     "lower-task-to-device",
     "fuse-tiles",
@@ -58,6 +60,13 @@ def _load(name: str) -> type[ModulePass]:
 PASSES: dict[str, Callable[[], type[ModulePass]]] = {n: partial(_load, n) for n in NAMES}
 
 
+def first_passes(options: Options, machine: str) -> list[ModulePass]:
+    """Up to where it is chosen how each op is carried out."""
+    asked = [options.splits, *(own.splits for own in options.per_op.values())]
+    splits = not is_serial(load_machine(machine)) or any(one is not None for one in asked)
+    return [InferPlacementsPass(), *([SplitSumsPass.of(options, machine)] if splits else [])]
+
+
 def default_pipeline(options: Options, machine: str, *, driven: bool = False) -> list[ModulePass]:
     """From task IR to device IR that the verifiers can judge.
 
@@ -69,7 +78,7 @@ def default_pipeline(options: Options, machine: str, *, driven: bool = False) ->
     serial = is_serial(described)
     waves = [] if serial else [SplitWavesPass(machine, options.workers or 1)]
     return [
-        InferPlacementsPass(),
+        *first_passes(options, machine),
         ChooseAlgorithmsPass.of(options, machine, in_place=not driven),
         LowerTaskToDevicePass(),
         *fusion,

@@ -83,13 +83,14 @@ Dim = tuple[SSAValue, int]
 
 WHOLE = (
     *(task.RmsNormOp, task.SoftmaxOp, task.RopeOp, task.EmbeddingOp, task.AmaxOp, task.ArgmaxOp),
+    task.AttentionJoinOp,
 )
 """Ops whose tags are what their kernels make of whole tensors."""
 
 
 def _runs_whole(op: Operation) -> bool:
     placed = isinstance(op, task.SliceOp | task.UpdateOp) and op.position is not None
-    return placed or isinstance(op, (*WHOLE, task.AttentionOp))
+    return placed or isinstance(op, (*WHOLE, task.HeadsOp))
 
 
 def _same_dims(op: Operation) -> Iterator[tuple[Dim, Dim]]:
@@ -100,7 +101,7 @@ def _same_dims(op: Operation) -> Iterator[tuple[Dim, Dim]]:
         if isinstance(op, task.MatmulOp):
             lhs, rhs = op.inner_dims
             yield (op.lhs, lhs), (op.rhs, rhs)
-        if _runs_whole(op) and not isinstance(op, task.AttentionOp):
+        if _runs_whole(op) and not isinstance(op, task.HeadsOp):
             yield from _kernel_dims(op)
         for operand, dims in zip(op.operands, op.becomes(), strict=True):
             yield from (
@@ -133,7 +134,7 @@ def _stretches(op: Operation, mesh: Mesh) -> Iterator[tuple[Dim, int, Dim, int, 
                 size = task.spec_of(value).shape[op.dim_index]
                 yield (value, op.dim_index), 0, (op.result, op.dim_index), at, size
                 at += size
-        case task.AttentionOp():
+        case task.HeadsOp():
             yield from _head_stretches(op)
         case task.RopeOp():
             last = len(task.spec_of(op.result).shape) - 1
@@ -143,13 +144,19 @@ def _stretches(op: Operation, mesh: Mesh) -> Iterator[tuple[Dim, int, Dim, int, 
             return
 
 
-def _head_stretches(op: task.AttentionOp) -> Iterator[tuple[Dim, int, Dim, int, int]]:
+def _head_stretches(op: task.HeadsOp) -> Iterator[tuple[Dim, int, Dim, int, int]]:
     """Heads that share a key head are cut from others; the rest is one where it is the same."""
-    (tokens, heads), (places, groups) = (task.spec_of(v).shape[1:3] for v in (op.q, op.k))
-    batch, _, _, width = task.spec_of(op.q).shape
-    together = heads // groups
-    yield (op.q, 1), 0, (op.result, 1), 0, tokens
-    yield (op.k, 1), 0, (op.v, 1), 0, places
+    (batch, tokens, _, width), groups = task.spec_of(op.q).shape, task.spec_of(op.k).shape[2]
+    together = op.together
+    parts = isinstance(op, task.AttentionPartsOp)
+    for part, (first, size) in enumerate(_ranges(op)):
+        yield (op.k, 1), first, (op.v, 1), first, size
+        if parts:
+            yield (op.result, 1), part, (op.result, 1), part, 1
+    if parts:
+        yield (op.result, 3), width, (op.result, 3), width, 1
+    else:
+        yield (op.q, 1), 0, (op.result, 1), 0, tokens
     yield (op.q, 3), 0, (op.k, 3), 0, width
     yield (op.v, 3), 0, (op.result, 3), 0, width
     for value in (op.q, op.k, op.v):
@@ -157,6 +164,13 @@ def _head_stretches(op: task.AttentionOp) -> Iterator[tuple[Dim, int, Dim, int, 
     for g in range(groups):
         yield (op.q, 2), g * together, (op.result, 2), g * together, together
         yield (op.k, 2), g, (op.v, 2), g, 1
+
+
+def _ranges(op: task.HeadsOp) -> Iterator[tuple[int, int]]:
+    """The ranges of places that a kernel walks: the first, and how many."""
+    places = task.spec_of(op.k).shape[1]
+    step = op.places if isinstance(op, task.AttentionPartsOp) else max(places, 1)
+    yield from ((first, min(step, places - first)) for first in range(0, places, step))
 
 
 def moved(op: task.BroadcastOp | task.ShiftOp, mesh: Mesh) -> list[tuple[int, int, int]]:
@@ -301,36 +315,50 @@ def _kernel_tags(
 def _layer_tags(
     axes: ProgramAxes, cuts: Cuts, op: task.ComputeOp, tags: Mapping[SSAValue, Tags]
 ) -> Tags:
-    if isinstance(op, task.AttentionOp):
+    if isinstance(op, task.HeadsOp):
         return _attention_tags(axes, cuts, op, tags)
     kernel, values = whole_kernel(op), tile_kernel(op).values
     return _kernel_tags(axes, cuts, op, kernel, values, tags)
 
 
 def _attention_tags(
-    axes: ProgramAxes, cuts: Cuts, op: task.AttentionOp, tags: Mapping[SSAValue, Tags]
+    axes: ProgramAxes, cuts: Cuts, op: task.HeadsOp, tags: Mapping[SSAValue, Tags]
 ) -> Tags:
-    """The tile kernel on all query heads that share a key head, one group after the other."""
-    groups = task.spec_of(op.k).shape[2]
-    kernel, (q, k, v, *numbers) = tile_kernel(op), op.operands
-    together = task.spec_of(q).shape[2] // groups
-    heads = cuts.edges(axes.base[q] + 2)
-    made: list[Tags] = []
-    func = kernel.build("group", group_types(op), op.location)
+    """The tile kernel on all query heads that share a key head, one group after the other.
+
+    Of parts on one range of places after the other.
+    """
+    groups, together = task.spec_of(op.k).shape[2], op.together
+    q, k, v, *numbers = op.operands
+    heads, places = cuts.edges(axes.base[q] + 2), cuts.edges(axes.base[k] + 1)
+    func = tile_kernel(op).build("group", group_types(op), op.location)
+    parts = isinstance(op, task.AttentionPartsOp)
+    by_group: list[Tags] = []
     for g in range(groups):
-        first, last = np.searchsorted(heads, [g * together, (g + 1) * together])
-        mine = [tags[q][:, :, first:last], *(tags[x][:, :, g : g + 1] for x in (k, v))]
-        loads = [*mine, *(tags[number] for number in numbers)]
-        run_kernel(
-            func,
-            Hands(
-                load=loads.__getitem__,
-                store=lambda _, tile: made.append(tile),
-                starts=lambda view, dim: cuts.edges(axes.base[op.operands[view]] + dim)[:-1],
-                index=lambda _: np.zeros((), np.int64),
-            ),
-        )
-    return np.concatenate(made, axis=2)
+        rows = slice(*np.searchsorted(heads, [g * together, (g + 1) * together]))
+        by_range: list[Tags] = []
+        for start, size in _ranges(op):
+            here = slice(*np.searchsorted(places, [start, start + size]))
+            kv = (tags[x][:, here, g : g + 1] for x in (k, v))
+            loads = [tags[q][:, :, rows], *kv, *(tags[number] for number in numbers)]
+            made: list[Tags] = []
+
+            def starts(view: int, dim: int, first: int = start, here: slice = here) -> Longs:
+                edges = cuts.edges(axes.base[op.operands[view]] + dim)[:-1]
+                return edges[here] - first if view in (1, 2) and dim == 1 else edges
+
+            run_kernel(
+                func,
+                Hands(
+                    load=loads.__getitem__,
+                    store=lambda _, tile, made=made: made.append(tile),
+                    starts=starts,
+                    index=lambda _, first=start: np.array(first if parts else 0, np.int64),
+                ),
+            )
+            by_range.append(np.concatenate(made, axis=3))
+        by_group.append(np.concatenate(by_range, axis=1))
+    return np.concatenate(by_group, axis=2)
 
 
 def source_tags(name: str, spec: TensorSpec, edges: list[Longs], mesh: Mesh) -> Tags:

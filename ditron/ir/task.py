@@ -17,7 +17,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from ditron.ir.attrs import ChoiceAttr, MeshAttr, PlacementsAttr, TensorType
-from ditron.ir.task_attention import AttentionOp
+from ditron.ir.task_attention import AttentionJoinOp, AttentionOp, AttentionPartsOp, HeadsOp
 from ditron.ir.task_call import CallOp, CutsAttr
 from ditron.ir.task_collectives import (
     AllGatherOp,
@@ -84,7 +84,9 @@ __all__ = [
     "AllToAllOp",
     "AmaxOp",
     "ArgmaxOp",
+    "AttentionJoinOp",
     "AttentionOp",
+    "AttentionPartsOp",
     "AxisOp",
     "BinaryOp",
     "BroadcastOp",
@@ -96,6 +98,7 @@ __all__ = [
     "EmbeddingOp",
     "ExpOp",
     "GeluOp",
+    "HeadsOp",
     "InputOp",
     "MatmulOp",
     "MulOp",
@@ -135,7 +138,8 @@ Task = Dialect(
     [
         *(ProgramOp, InputOp, WeightOp, StateOp, ScalarOp, OutputOp),
         *(MatmulOp, AddOp, SubOp, MulOp, SiluOp, GeluOp, ReluOp, ExpOp, CastOp, CallOp),
-        *(RmsNormOp, SoftmaxOp, RopeOp, EmbeddingOp, AttentionOp, AmaxOp, ArgmaxOp),
+        *(RmsNormOp, SoftmaxOp, RopeOp, EmbeddingOp, AmaxOp, ArgmaxOp),
+        *(AttentionOp, AttentionPartsOp, AttentionJoinOp),
         *(SliceOp, ReshapeOp, TransposeOp, ConcatOp, UpdateOp),
         *(AllGatherOp, ReduceScatterOp, AllReduceOp, AllToAllOp, BroadcastOp, ShiftOp, ShardOp),
     ],

@@ -136,15 +136,20 @@ def whole_kernel(op: task.ComputeOp) -> core.FuncOp:
     return kernel.build("whole", types, op.location)
 
 
-def group_types(op: task.AttentionOp) -> list[core.ViewType]:
-    """Views of the query heads that share a key head, of that, and of numbers beside them."""
+def group_types(op: task.HeadsOp) -> list[core.ViewType]:
+    """Views of the query heads that share a key head, of that, and of numbers beside them.
+
+    Of parts those of a range of places, and of all that it makes.
+    """
     q, k, v, *numbers = (_whole(value) for value in (*op.operands, op.result))
-    together = q.dims[2] // k.dims[2]
-    sized = ((q, together), (k, 1), (v, 1))
-    heads = [
-        core.ViewType.get([*t.dims[:2], count, t.dims[3]], t.element_type) for t, count in sized
-    ]
-    return [*heads, *numbers[:-1], heads[0]]
+    batch, _, _, width = q.dims
+    tokens, places, made = q.dims[1], k.dims[1], (width,)
+    if isinstance(op, task.AttentionPartsOp):
+        places, made = op.places, (width, 1, 1)
+    rows = (batch, tokens, op.together)
+    keys = [core.ViewType.get([batch, places, 1, width], t.element_type) for t in (k, v)]
+    results = [core.ViewType.get([*rows, size], numbers[-1].element_type) for size in made]
+    return [core.ViewType.get([*rows, width], q.element_type), *keys, *numbers[:-1], *results]
 
 
 def _whole(value: SSAValue) -> core.ViewType:
@@ -239,32 +244,77 @@ def _attention(op: task.AttentionOp) -> TileBody:
 
     The index is the first of the tile's tokens.
     """
-    tokens = task.spec_of(op.q).shape[1]
 
     def body(k: KernelBuilder, views: Sequence[SSAValue]) -> SSAValue:
-        q, keys, values = (k.add(core.LoadOp(view)) for view in views[:3])
-        keys, values = (k.add(core.TransposeOp(tile, 1, 2)) for tile in (keys, values))
-        scores = k.add(core.DotOp(q, keys, transpose_b=True))
-        scores = k.add(core.MulOp(scores, k.number(op.scale, scores)))
-        places = k.add(core.IotaOp(scores, 3))
-        start = k.number(op.at, places)
-        if op.position is not None:
-            at = k.cast(k.load(views[3]), i32)
-            start = k.add(core.AddOp(start, k.add(core.ExpandDimsOp(at, 4))))
-        last = k.add(core.AddOp(start, k.number(tokens - 1, start)))
-        sees = k.add(core.LeOp(places, last))
-        if op.causal:
-            own = k.add(core.AddOp(k.add(core.IotaOp(q, 1)), k.index(0, start)))
-            sees = k.add(core.LeOp(places, k.add(core.AddOp(own, start))))
+        scores, sees, values = _scores(op, k, views)
         scores = k.add(core.WhereOp(sees, scores, k.number(-math.inf, scores)))
         below = k.add(core.SubOp(scores, k.add(core.MaxOp(scores, 3))))
         powers = k.add(core.ExpOp(below))
-        # What nobody sees may be anything: even times 0 it must not get into the sum.
-        values = k.widen(values)
-        rows = k.add(core.TransposeOp(k.add(core.LeOp(places, last)), 2, 3))
-        values = k.add(core.WhereOp(rows, values, k.number(0, values)))
         weighted = k.add(core.DotOp(powers, values))
         return k.add(core.DivOp(weighted, k.add(core.SumOp(powers, 3))))
+
+    return body
+
+
+def _attention_parts(op: task.AttentionPartsOp) -> TileBody:
+    """Of a range of places [B, c, 1, D], for query heads [B, 1, R, D].
+
+    The index is the first of its places. There are three results.
+    """
+
+    def body(k: KernelBuilder, views: Sequence[SSAValue]) -> None:
+        scores, sees, values = _scores(op, k, views)
+        scores = k.add(core.WhereOp(sees, scores, k.number(-math.inf, scores)))
+        largest = k.add(core.MaxOp(scores, 3))
+        powers = k.add(core.ExpOp(k.add(core.SubOp(scores, largest))))
+        # Where nothing is seen the largest is -inf, and -inf less that is no number.
+        powers = k.add(core.WhereOp(sees, powers, k.number(0, powers)))
+        made = (core.DotOp(powers, values), None, core.SumOp(powers, 3))
+        for one, view in zip(made, views[-3:], strict=True):
+            k.store(largest if one is None else k.add(one), view)
+
+    return body
+
+
+def _scores(
+    op: task.HeadsOp, k: KernelBuilder, views: Sequence[SSAValue]
+) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """Scores of a tile's rows at its places, which of them a row sees, and values to weigh."""
+    tokens = task.spec_of(op.q).shape[1]
+    q, keys, values = (k.add(core.LoadOp(view)) for view in views[:3])
+    keys, values = (k.add(core.TransposeOp(tile, 1, 2)) for tile in (keys, values))
+    scores = k.add(core.DotOp(q, keys, transpose_b=True))
+    scores = k.add(core.MulOp(scores, k.number(op.scale, scores)))
+    places = k.add(core.IotaOp(scores, 3))
+    if isinstance(op, task.AttentionPartsOp):
+        places = k.add(core.AddOp(places, k.index(0, places)))
+    start = k.number(op.at, places)
+    if op.position is not None:
+        at = k.cast(k.load(views[3]), i32)
+        start = k.add(core.AddOp(start, k.add(core.ExpandDimsOp(at, 4))))
+    last = k.add(core.AddOp(start, k.number(tokens - 1, start)))
+    sees = within = k.add(core.LeOp(places, last))
+    if isinstance(op, task.AttentionOp) and op.causal:
+        own = k.add(core.AddOp(k.add(core.IotaOp(q, 1)), k.index(0, start)))
+        sees = k.add(core.LeOp(places, k.add(core.AddOp(own, start))))
+    # What nobody sees may be anything: even times 0 it must not get into the sum.
+    values = k.widen(values)
+    rows = k.add(core.TransposeOp(within, 2, 3))
+    values = k.add(core.WhereOp(rows, values, k.number(0, values)))
+    return scores, sees, values
+
+
+def _attention_join(op: task.AttentionJoinOp) -> TileBody:
+    del op
+
+    def body(k: KernelBuilder, views: Sequence[SSAValue]) -> SSAValue:
+        sums, largest, weights = (k.load(view) for view in views[:3])
+        below = k.add(core.SubOp(largest, k.add(core.MaxOp(largest, 1))))
+        share = k.add(core.ExpOp(below))
+        sums, weights = (
+            k.add(core.SumOp(k.add(core.MulOp(tile, share)), 1)) for tile in (sums, weights)
+        )
+        return k.add(core.DivOp(sums, weights))
 
     return body
 
@@ -328,7 +378,7 @@ def _update(op: task.UpdateOp) -> TileBody:
     return body
 
 
-INDEXED = (task.AttentionOp, task.EmbeddingOp, task.UpdateOp)
+INDEXED = (task.HeadsOp, task.EmbeddingOp, task.UpdateOp)
 BODIES: dict[type[Operation], Callable[[Any], TileBody]] = {
     task.MatmulOp: _matmul,
     task.RmsNormOp: _rms_norm,
@@ -336,6 +386,8 @@ BODIES: dict[type[Operation], Callable[[Any], TileBody]] = {
     task.AmaxOp: _amax,
     task.ArgmaxOp: _argmax,
     task.AttentionOp: _attention,
+    task.AttentionPartsOp: _attention_parts,
+    task.AttentionJoinOp: _attention_join,
     task.EmbeddingOp: _embedding,
     task.RopeOp: _rope,
     task.TransposeOp: _transpose,

@@ -71,11 +71,7 @@ class ChooseAlgorithmsPass(ModulePass):
             options.chunk_bytes,
             options.tile or (),
             options.library,
-            tuple(
-                f"{pattern}:{key}={value}"
-                for pattern, own in options.per_op.items()
-                for key, value in _settings(own)
-            ),
+            told_per_op(options),
             in_place=in_place,
         )
 
@@ -85,7 +81,7 @@ class ChooseAlgorithmsPass(ModulePass):
             chunk_bytes=self.chunk_bytes,
             tile=_tile(self.tile),
             library=self.library,
-            per_op=_parse_per_op(self.per_op),
+            per_op=parse_per_op(self.per_op),
         )
         machine = _by_workers(load_machine(self.machine))
         if not self.in_place:
@@ -110,6 +106,15 @@ def _by_workers(machine: Machine) -> Machine:
     return replace(machine, engines={**machine.engines, "copy": slower})
 
 
+def told_per_op(options: Options) -> tuple[str, ...]:
+    """`per_op` as a pass takes it: `pattern:key=value`, one an item."""
+    return tuple(
+        f"{pattern}:{key}={value}"
+        for pattern, own in options.per_op.items()
+        for key, value in _settings(own)
+    )
+
+
 def _settings(options: OpOptions) -> Iterator[tuple[str, str]]:
     if options.algorithm is not None:
         yield "algorithm", options.algorithm
@@ -119,6 +124,8 @@ def _settings(options: OpOptions) -> Iterator[tuple[str, str]]:
         yield "tile", "x".join(map(str, options.tile))
     if options.library is not None:
         yield "library", str(options.library).lower()
+    if options.splits is not None:
+        yield "splits", str(options.splits)
 
 
 def _tile(sizes: Sequence[int]) -> tuple[int, int] | None:
@@ -129,7 +136,12 @@ def _tile(sizes: Sequence[int]) -> tuple[int, int] | None:
     return (sizes[0], sizes[1])
 
 
-def _parse_per_op(items: Sequence[str]) -> dict[str, OpOptions]:
+def parse_per_op(items: Sequence[str]) -> dict[str, OpOptions]:
+    """What such items say.
+
+    Raises:
+        OptionError: they are not of that form.
+    """
     settings: dict[str, dict[str, str]] = {}
     for item in items:
         pattern, _, setting = item.rpartition(":")
@@ -142,14 +154,15 @@ def _parse_per_op(items: Sequence[str]) -> dict[str, OpOptions]:
     return {pattern: _op_options(own) for pattern, own in settings.items()}
 
 
-KEYS = ("algorithm", "chunk-bytes", "tile", "library")
+KEYS = ("algorithm", "chunk-bytes", "tile", "library", "splits")
 
 
 def _op_options(own: dict[str, str]) -> OpOptions:
     try:
         chunk = int(own["chunk-bytes"]) if "chunk-bytes" in own else None
         tile = _tile([int(s) for s in own["tile"].split("x")]) if "tile" in own else None
+        splits = int(own["splits"]) if "splits" in own else None
     except ValueError as error:
         raise OptionError(f"per-op sizes are whole numbers: {error}") from error
     library = own["library"] == "true" if "library" in own else None
-    return OpOptions(own.get("algorithm"), chunk, tile, library)
+    return OpOptions(own.get("algorithm"), chunk, tile, library, splits)

@@ -123,7 +123,11 @@ class _Lowering:
                     found.setdefault(value, []).append(self._whole(value))
             elif isinstance(op, task.ComputeOp) and op in self.jobs and not _rearranges(op):
                 for job, tilings in self.jobs[op]:
-                    found.setdefault(op.result, []).append(tuple(t.block for t in tilings))
+                    made = [(d, t.block) for d, t in enumerate(tilings)]
+                    found.setdefault(op.result, []).extend(
+                        tuple(target.sizes.get(d, block) for d, block in made)
+                        for target in job.targets
+                    )
                     for source in job.sources:
                         blocks = found.setdefault(source.value, [])
                         blocks.append(_blocks(source, self.mesh, tilings))
@@ -156,12 +160,15 @@ class _Lowering:
         spans = [(t.offset(c), t.size(c)) for t, c in zip(tilings, coords, strict=True)]
         views = [self._source(grid, source, job, tilings, spans) for source in job.sources]
         blocks, sizes = [t.block for t in tilings], [size for _, size in spans]
-        at = [job.target.get(d, 0) + offset for d, (offset, _) in enumerate(spans)]
-        loose = {d for d, t in enumerate(tilings) if t.shard or d in job.target}
-        views.append(self.buffers.view(grid, op.result, Tile(at, sizes, blocks, loose)))
+        for target in job.targets:
+            at = [target.shift.get(d, 0) + offset for d, (offset, _) in enumerate(spans)]
+            loose = {d for d, t in enumerate(tilings) if t.shard or d in target.shift}
+            room = [target.sizes.get(d, block) for d, block in enumerate(blocks)]
+            size = [as_expr(target.sizes.get(d, size)) for d, size in enumerate(sizes)]
+            views.append(self.buffers.view(grid, op.result, Tile(at, size, room, loose)))
         types = [view.type for view in views]
         self.module.body.block.add_op(job.build(grid.name, types, grid.location))
-        indices = [*job.indices, *(spans[d][0] for d in job.offsets)]
+        indices = [*job.indices, *(spans[d][0] * each for d, each in job.offsets.items())]
         grid.add(device.CallOp(grid.name, views, indices))
         self.block.add_op(grid.finish())
 
@@ -195,7 +202,8 @@ class _Lowering:
             if along is None:
                 offset, size = as_expr(0), as_expr(max(layout.capacity(d), 1))
             else:
-                offset, size = (part // source.shared.get(d, 1) for part in spans[along])
+                wide, shared = source.wide.get(d, 1), source.shared.get(d, 1)
+                offset, size = (part * wide // shared for part in spans[along])
                 if there.axes(along) != layout.axes(d):
                     # A replica beside shards: this rank's rows of the whole.
                     offset = there.offset(along, self.me) - layout.offset(d, self.me) + offset
@@ -306,7 +314,9 @@ def _blocks(source: Source, mesh: Mesh, tilings: Sequence[DimTiling]) -> tuple[i
     """The sizes of the tiles of a source."""
     whole = Layout(task.spec_of(source.value), mesh).capacities()
     return tuple(
-        max(size, 1) if along is None else tilings[along].block // source.shared.get(d, 1)
+        max(size, 1)
+        if along is None
+        else tilings[along].block * source.wide.get(d, 1) // source.shared.get(d, 1)
         for d, (along, size) in enumerate(zip(source.cuts, whole, strict=True))
     )
 

@@ -39,13 +39,23 @@ class Builder(Protocol):
 class Source:
     """A tensor that a job reads; `cuts` gives the domain's dimension for each of its own.
 
-    Along a dimension in `shared`, so many elements of the domain share one of the tensor.
+    Along a dimension in `shared`, so many elements of the domain share one of the tensor; along one
+    in `wide`, each of the domain's goes with so many.
     """
 
     value: SSAValue
     cuts: Cuts
     shift: Shift = field(default_factory=dict[int, Expr | int])
     shared: Mapping[int, int] = field(default_factory=dict[int, int])
+    wide: Mapping[int, int] = field(default_factory=dict[int, int])
+
+
+@dataclass(frozen=True)
+class Target:
+    """A box of the result that a tile is written to: where it lies, and sizes other than its."""
+
+    shift: Shift = field(default_factory=dict[int, Expr | int])
+    sizes: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(frozen=True)
@@ -54,18 +64,19 @@ class Job:
 
     Attributes:
         build: makes the kernel, whose views are the sources' and then the targets'.
-        target: how far the box of the result that a tile is written to lies from it.
+        targets: the boxes of the result that a tile is written to.
         indices: what the kernel is given besides, as expressions of the rank.
-        offsets: dimensions of the domain; then it is given where the tile begins along them.
+        offsets: then it is given where the tile begins along these dimensions of the domain, times
+            so much.
         blocks: how many elements tiles have along a dimension, where that is not to be chosen.
     """
 
     domain: TensorSpec
     build: Builder
     sources: tuple[Source, ...]
-    target: Shift = field(default_factory=dict[int, Expr | int])
+    targets: tuple[Target, ...] = (Target(),)
     indices: tuple[Expr, ...] = ()
-    offsets: tuple[int, ...] = ()
+    offsets: Mapping[int, int] = field(default_factory=dict[int, int])
     blocks: Mapping[int, int] = field(default_factory=dict[int, int])
 
     def whole_dims(self) -> set[int]:
@@ -85,8 +96,10 @@ def jobs(op: task.ComputeOp, mesh: Mesh, me: Expr) -> Iterator[Job]:
             yield _slice(op)
         case task.UpdateOp():
             yield _update(op, mesh, me)
-        case task.AttentionOp():
+        case task.HeadsOp():
             yield _attention(op)
+        case task.AttentionJoinOp():
+            yield replace(_tiles(op), blocks={0: 1, 2: 1})
         case task.EmbeddingOp():
             first = Layout(task.spec_of(op.table), mesh).offset(0, me)
             yield replace(_tiles(op), indices=(first,))
@@ -109,14 +122,21 @@ def _call(op: task.CallOp) -> Job:
     return Job(task.spec_of(op.result), build, tuple(sources))
 
 
-def _attention(op: task.AttentionOp) -> Job:
-    """A tile is of all the query heads that share a key head."""
-    job = _tiles(op)
-    heads, groups = (task.spec_of(value).shape[2] for value in (op.q, op.k))
-    together = heads // groups
+def _attention(op: task.HeadsOp) -> Job:
+    """A tile is of all the query heads that share a key head, in parts of one range of places."""
+    job, wide = _tiles(op), dict[int, int]()
+    heads = op.together
+    if isinstance(op, task.AttentionPartsOp):
+        wide, width = {1: op.places}, task.spec_of(op.q).shape[3]
+        beside = (Target({3: width + i}, {3: 1}) for i in range(2))
+        domain = _with_size(job.domain, 3, width)
+        job = replace(job, domain=domain, targets=(Target(), *beside))
     q, *numbers = (source for source in job.sources if source.value not in (op.k, op.v))
-    keys = (Source(value, (0, None, 2, None), shared={2: together}) for value in (op.k, op.v))
-    return replace(job, sources=(q, *keys, *numbers), offsets=(1,), blocks={2: together})
+    along = (0, 1 if wide else None, 2, None)
+    keys = (Source(value, along, shared={2: heads}, wide=wide) for value in (op.k, op.v))
+    blocks = {0: 1, 2: heads} | dict.fromkeys(wide, 1)
+    offsets = wide or {1: 1}
+    return replace(job, sources=(q, *keys, *numbers), offsets=offsets, blocks=blocks)
 
 
 def _concat(op: task.ConcatOp) -> Iterator[Job]:
@@ -125,7 +145,7 @@ def _concat(op: task.ConcatOp) -> Iterator[Job]:
         size = task.spec_of(value).shape[op.dim_index]
         source = Source(value, _all(spec))
         domain = _with_size(spec, op.dim_index, size)
-        yield Job(domain, _builder(as_it_is), (source,), {op.dim_index: start})
+        yield Job(domain, _builder(as_it_is), (source,), (Target({op.dim_index: start}),))
         start += size
 
 
@@ -146,8 +166,8 @@ def _update(op: task.UpdateOp, mesh: Mesh, me: Expr) -> Job:
     domain = task.spec_of(op.value)
     whole = tuple(Replicate() if p == Shard(dim) else p for p in spec.placements)
     source = Source(op.value, _all(spec), {dim: maximum(first - op.at, 0)})
-    target = {dim: maximum(op.at - first, 0)}
-    return Job(replace(domain, placements=whole), _builder(as_it_is), (source,), target)
+    target = Target({dim: maximum(op.at - first, 0)})
+    return Job(replace(domain, placements=whole), _builder(as_it_is), (source,), (target,))
 
 
 def _builder(body: Callable[..., SSAValue | None]) -> Builder:

@@ -119,6 +119,7 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         signal_us: from a notify to the waiter's next step.
         fence_us: of a fence before a signal within a node.
         sync_us: what a tile of a product takes longer that waits or notifies.
+        next_us: from the end of a grid to the start of one that waits for it, in a captured graph.
     """
 
     launch_us: Time
@@ -126,6 +127,7 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signal_us: Time
     fence_us: Time
     sync_us: Time = 0.0
+    next_us: Time = 0.0
 
 
 class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -28,12 +28,15 @@ class OpOptions:
         tile: rows and columns that one compute task makes, in elements.
         library: whether a library (cuBLAS) multiplies, whole boxes at a time in the order of a
             stream; False forbids it, None has it considered beside emitted kernels.
+        splits: into how many parts attention cuts the places that it walks, where each sequence
+            has one token; 1 is none.
     """
 
     algorithm: str | None = None
     chunk_bytes: int | None = None
     tile: tuple[int, int] | None = None
     library: bool | None = None
+    splits: int | None = None
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -41,6 +44,8 @@ class OpOptions:
             parse_algorithm(self.algorithm)
         if self.chunk_bytes is not None and self.chunk_bytes < 1:
             raise OptionError(f"chunk_bytes is at least 1, got {self.chunk_bytes}")
+        if self.splits is not None and self.splits < 1:
+            raise OptionError(f"splits is at least 1, got {self.splits}")
         if self.tile is not None and min(self.tile) < 1:
             raise OptionError(f"tile is {TILE}, got {self.tile}")
 
@@ -50,7 +55,7 @@ class Options(OpOptions):
     """Choices for a whole program.
 
     Attributes:
-        algorithm, chunk_bytes, tile, library: as in `OpOptions`, for every op that they fit.
+        algorithm, chunk_bytes, tile, library, splits: as in `OpOptions`, for all that they fit.
         workers: lanes that share a rank's compute tasks.
         copy_lanes: lanes that share a rank's transfers.
         transport: how transfers are carried out: "copy-engine" has the driver's copies do it on

@@ -106,10 +106,11 @@ def aligned_rows_rule(op: str, shapes: Sequence[tuple[int, ...]], dim: int) -> R
     return Rule(op, rule, becomes)
 
 
-def attention_rule(*, numbers: int = 0) -> Rule:
+def attention_rule(*, numbers: int = 0, parts: bool = False) -> Rule:
     """Of q, k, v, all alike: R, S(0) the batch, S(2) the heads; `numbers` of R beside them.
 
     That the parts of q's heads are those of k's and v's is for `spec_layers.attention` to check.
+    In `parts` by ranges of places dimension 1 of the result is those, not tokens.
     """
 
     def rule(operands: tuple[Placement, ...]) -> Placement | None:
@@ -118,7 +119,8 @@ def attention_rule(*, numbers: int = 0) -> Rule:
         return q if fits and all(other == _R for other in others) else None
 
     keys = (0, None, None, None)
-    return Rule("attention", rule, ((0, 1, 2, None), keys, keys, *[(None,)] * numbers))
+    queries = (0, None if parts else 1, 2, None)
+    return Rule("attention", rule, (queries, keys, keys, *[(None,)] * numbers))
 
 
 def embedding_rule(ndim: int) -> Rule:

@@ -135,6 +135,47 @@ def attention(
     return replace(q, placements=placements)
 
 
+def attention_parts(
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    start: Start,
+    scale: float,
+    places: int,
+    scope: Scope,
+) -> TensorSpec:
+    """Of q [B, 1, H, D] as in `attention` -> [B, ranges of C, H, D + 2] in f32."""
+    whole = attention(q, k, v, start, scale, scope)
+    batch, tokens, heads, width = q.shape
+    if tokens != 1 or not 0 < places <= k.shape[1]:
+        message = (
+            f"attention_parts of {tokens} tokens a sequence by {places} of {k.shape[1]} places:"
+            f" expected one token, and ranges of 1 to {k.shape[1]} places"
+        )
+        raise ShapeError(message)
+    ranges = -(-k.shape[1] // places)
+    return TensorSpec((batch, ranges, heads, width + 2), "f32", whole.placements)
+
+
+def attention_join(
+    sums: TensorSpec, largest: TensorSpec, weights: TensorSpec, dtype: str, scope: Scope
+) -> TensorSpec:
+    """Of sums [B, ranges, H, D], largest and weights [B, ranges, H, 1] -> [B, 1, H, D]."""
+    scope = scope.called("sums", "largest", "weights")
+    operands = (sums, largest, weights)
+    check_dtypes("attention_join", operands, scope, (Kind.FLOAT,))
+    one = (*sums.shape[:3], 1)
+    if len(sums.shape) != 4 or not largest.shape == weights.shape == one or 0 in sums.shape[1:2]:
+        came = ", ".join(show_shape(o.shape) for o in operands)
+        message = (
+            f"attention_join of {came}: expected [B, ranges, H, D], and twice [B, ranges, H, 1]"
+        )
+        raise ShapeError(message)
+    rule = aligned_rows_rule("attention_join", [o.shape for o in operands], 1)
+    placements = apply_rule(rule, [o.placements for o in operands], scope)
+    return TensorSpec((sums.shape[0], 1, *sums.shape[2:]), dtype, placements)
+
+
 def _check_heads(q: TensorSpec, k: TensorSpec, v: TensorSpec, scope: Scope) -> str:
     named = zip(scope.names, (q, k, v), strict=False)
     what = f"attention of {', '.join(f'{n} {show_shape(s.shape)}' for n, s in named)}"

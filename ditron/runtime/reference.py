@@ -104,8 +104,8 @@ def _properties(op: task.ComputeOp) -> dict[str, Any]:
             found = {"dim": op.dim_index, "offset": op.at, "size": size}
         case task.UpdateOp():
             found = {"dim": op.dim_index, "offset": op.at}
-        case task.AttentionOp():
-            found = {"offset": op.at, "causal": op.causal, "scale": op.scale}
+        case task.HeadsOp():
+            found = {"offset": op.at, "scale": op.scale, **_of_heads(op)}
         case task.ReshapeOp():
             found = {"shape": task.spec_of(op.result).shape}
         case task.TransposeOp():
@@ -115,6 +115,13 @@ def _properties(op: task.ComputeOp) -> dict[str, Any]:
         case _:
             pass
     return found
+
+
+def _of_heads(op: task.HeadsOp) -> dict[str, Any]:
+    if isinstance(op, task.AttentionPartsOp):
+        return {"places": op.places}
+    assert isinstance(op, task.AttentionOp)
+    return {"causal": op.causal}
 
 
 def _moved(op: task.CollectiveOp) -> dict[str, Any]:
@@ -242,6 +249,43 @@ def attention(
         places, own = torch.arange(k.shape[1]), start + torch.arange(tokens)
         scores.masked_fill_(places > own[:, None, None, None], -math.inf)
     return torch.einsum("btghc,bcgd->btghd", torch.softmax(scores, -1), v).reshape(q.shape)
+
+
+def attention_parts(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    position: torch.Tensor | None = None,
+    *,
+    offset: int,
+    scale: float,
+    places: int,
+) -> torch.Tensor:
+    """Weighted sums, largest scores and sums of weights of each range of places."""
+    (batch, _, heads, width), (capacity, groups) = q.shape, k.shape[1:3]
+    seen = torch.arange(capacity) <= _start(position, offset)
+    grouped = q.reshape(batch, groups, heads // max(groups, 1), width)
+    scores = torch.einsum("bghd,bcgd->bghc", grouped, k) * scale
+    values = torch.where(seen[:, None, None], v, 0)
+    parts: list[torch.Tensor] = []
+    for first in range(0, capacity, places):
+        size = min(places, capacity - first)
+        score, value, sees = (
+            x.narrow(dim, first, size) for x, dim in ((scores, 3), (values, 1), (seen, 0))
+        )
+        largest = torch.where(sees, score, -math.inf).amax(3, keepdim=True)
+        powers = torch.where(sees, torch.exp(score - largest), 0)
+        weighted = torch.einsum("bghc,bcgd->bghd", powers, value)
+        parts.append(torch.cat([weighted, largest, powers.sum(3, keepdim=True)], 3))
+    return torch.stack(parts, 1).reshape(batch, len(parts), heads, width + 2)
+
+
+def attention_join(
+    sums: torch.Tensor, largest: torch.Tensor, weights: torch.Tensor
+) -> torch.Tensor:
+    """The attention that ranges of places are parts of."""
+    share = torch.exp(largest - largest.amax(1, keepdim=True))
+    return (sums * share).sum(1, keepdim=True) / (weights * share).sum(1, keepdim=True)
 
 
 def amax(x: torch.Tensor, dim: int) -> torch.Tensor:
@@ -400,6 +444,8 @@ _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "task.rope": rope,
     "task.embedding": embedding,
     "task.attention": attention,
+    "task.attention_parts": attention_parts,
+    "task.attention_join": attention_join,
     "task.amax": amax,
     "task.argmax": argmax,
     "task.slice": slice,

@@ -17,8 +17,8 @@ from ditron.ir import task
 from ditron.ir.attrs import ChoiceAttr
 from ditron.ir.locations import op_location
 from ditron.passes.choices import Asked, Chooser, choice_of
-from ditron.passes.infer_placements import InferPlacementsPass
 from ditron.passes.play_choices import play_choices
+from ditron.pipelines import first_passes
 from ditron.plan.candidates import Priced, Question, answer, price, runner_up
 from ditron.plan.cost import is_serial
 from ditron.plan.machine import Machine, load_machine
@@ -100,8 +100,8 @@ def explain(source: Source, machine: str, options: Options) -> Report:
     check_ranks(program.program_name, program.mesh.ranks, described)
     with progress(f"explaining {source.path.name} on {described.name}"):
         module = source.module.clone()
-        run_passes(module, [InferPlacementsPass()])
-        lines = [op_location(op) for op in _compute_ops(source.module)]
+        run_passes(module, first_passes(options, machine))
+        lines = [op_location(op) for op in _compute_ops(module)]
         chosen = module.clone()
         chooser = Chooser(task_program(chosen), described, options)
         chooser.run()

@@ -31,13 +31,15 @@ DTYPES = st.sampled_from([dt.f32, dt.bf16])
 Body = Callable[[dt.Program], None]
 
 
-def compiled(body: Body, ranks: int, tile: tuple[int, int] | None = None) -> dt.Executable:
+def compiled(body: Body, ranks: int, splits: int | None = None) -> dt.Executable:
     with dt.Program("p", dt.Mesh(tp=ranks)) as p:
         body(p)
-    return dt.compile(p, options=dt.Options(tile=tile))
+    return dt.compile(p, options=dt.Options(splits=splits))
 
 
-def agree(body: Body, ranks: int, tile: tuple[int, int] | None = None) -> None:
+def agree(
+    body: Body, ranks: int, tile: tuple[int, int] | None = None, splits: int | None = None
+) -> None:
     """Launch after launch with new inputs, states kept: what the reference makes of the same."""
     with dt.Program("p", dt.Mesh(tp=ranks)) as p:
         body(p)
@@ -49,7 +51,7 @@ def agree(body: Body, ranks: int, tile: tuple[int, int] | None = None) -> None:
     for inputs in given_:
         wanted.append(p.reference({**inputs, **held}))
         held = {name: wanted[-1][name] for name in states}
-    with dt.compile(p, options=dt.Options(tile=tile)) as exe:
+    with dt.compile(p, options=dt.Options(tile=tile, splits=splits)) as exe:
         for run in interleavings(
             exe, lambda launch: given_[launch - 1], seeds=range(2), launches=LAUNCHES
         ):
@@ -159,6 +161,21 @@ def test_attention(ranks: int, tokens: int, together: int, dtype: dt.DType, caus
     agree(body, ranks)
 
 
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from([1, 2, 3]), st.integers(1, 2), st.integers(1, 3), DTYPES, st.integers(1, 11))
+@example(2, 2, 2, dt.bf16, 11)  # a range a place, most of them beyond the last
+def test_split_attention(ranks: int, batch: int, together: int, dtype: dt.DType, splits: int):
+    def body(p: dt.Program) -> None:
+        heads = p.input("q", (batch, 1, 2 * ranks * together, 4), dtype, dt.Shard(2))
+        new = p.input("new", (batch, 1, 2 * ranks, 4), dtype, dt.Shard(2))
+        kept = p.state("kept", (batch, 11, 2 * ranks, 4), dtype, dt.Shard(2))
+        position = p.scalar("position", dt.i32, max=10)
+        cache = dt.update(kept, new, at=position, dim=1)
+        p.output("y", dt.attention(heads, cache, cache, at=position))
+
+    agree(body, ranks, splits=splits)
+
+
 @settings(max_examples=8, deadline=None)
 @given(RANKS, SIZES, SIZES, SIZES, st.booleans())
 def test_stacks_of_matrices(ranks: int, stacks: int, rows: int, inner: int, turned: bool):
@@ -214,6 +231,12 @@ def wrong_mask(p: dt.Program) -> None:
     p.output("y", dt.attention(q, k, v))
 
 
+@breaks(r"with %n \* 3", "with %n * 2")
+def wrong_range(p: dt.Program) -> None:
+    q, k, v = (p.input(n, (1, size, 1, 2), dt.f32, R) for n, size in (("q", 1), ("k", 8), ("v", 8)))
+    p.output("y", dt.attention(q, k, v))
+
+
 @breaks(r"core.constant -1", "core.constant 1")
 def wrong_turn(p: dt.Program) -> None:
     x, cos, sin = (p.input(n, (3, 4), dt.f32, R) for n in ("x", "cos", "sin"))
@@ -223,8 +246,8 @@ def wrong_turn(p: dt.Program) -> None:
 @pytest.mark.parametrize("name", BROKEN)
 def test_one_wrong_thing_is_refused(name: str) -> None:
     body, pattern, instead = BROKEN[name]
-    with compiled(body, 2) as exe:
-        text = exe.stages["10-elide-waits"]
+    with compiled(body, 2, splits=3) as exe:
+        text = exe.stages["11-elide-waits"]
     broken, count = re.subn(pattern, instead, text)
     assert count >= 1, text
     right = parse_dump(text, "right.mlir")

@@ -41,6 +41,14 @@ def decoding(p: dt.Program, dtype: dt.DType) -> None:
     p.output("y", dt.attention(q, keys, values, at=at))
 
 
+def split_decoding(p: dt.Program, dtype: dt.DType) -> None:
+    """Ranges of 36 of 141 places: the first is seen, some of the next, none of the others."""
+    at = p.scalar("at", dt.i32, max=140)
+    q = p.input("q", (2, 1, 6, 16), dtype, R)
+    k, v = (p.input(n, (2, 141, 2, 16), dtype, R) for n in "kv")
+    p.output("y", dt.attention(q, k, v, at=at))
+
+
 def places(p: dt.Program, dtype: dt.DType) -> None:
     at = p.scalar("at", dt.i32, max=4)
     x = p.input("x", (7, 2, 6), dtype, S1)
@@ -98,6 +106,7 @@ CASES: list[tuple[Body, int]] = [
     (embedding, 3),
     (attention, 2),
     (decoding, 1),
+    (split_decoding, 1),
     (places, 2),
     (shapes, 4),
     (best, 2),
@@ -106,7 +115,12 @@ CASES: list[tuple[Body, int]] = [
     (wide, 1),
     (vectors, 2),
 ]
+AT = {"places": 4, "decoding": 133, "split_decoding": 40}
 IDS = [f"{body.__name__}-{ranks}" for body, ranks in CASES]
+
+
+def options_of(body: Body) -> dt.Options:
+    return dt.Options(workers=2, tile=(16, 32), splits=4 if body is split_decoding else 1)
 
 
 def program_of(body: Body, ranks: int, dtype: dt.DType) -> dt.Program:
@@ -133,11 +147,11 @@ def inputs_of(exe: dt.Executable) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(("body", "ranks"), CASES, ids=IDS)
 def test_layers_agree(worker: Worker, body: Body, ranks: int, dtype: dt.DType) -> None:
     program = program_of(body, ranks, dtype)
-    exe = dt.compile(program, target="sm_90", options=dt.Options(workers=2, tile=(16, 32)))
+    exe = dt.compile(program, target="sm_90", options=options_of(body))
     interpreted(exe, worker)
     given = inputs_of(exe)
     if "at" in given:
-        given["at"] = torch.tensor([4 if body is places else 133], dtype=torch.int32)
+        given["at"] = torch.tensor([AT[body.__name__]], dtype=torch.int32)
     wanted = program.reference(given)
     states = exe.tensors(Role.STATE)
     exe.bind({n: t for n, t in given.items() if n in states})
@@ -152,5 +166,5 @@ def test_layers_agree(worker: Worker, body: Body, ranks: int, dtype: dt.DType) -
 def test_layers_compile(body: Body, ranks: int, target: str) -> None:
     for dtype in (dt.f32, dt.bf16):
         program = program_of(body, ranks, dtype)
-        exe = dt.compile(program, target=target, options=dt.Options(workers=2, tile=(16, 32)))
+        exe = dt.compile(program, target=target, options=options_of(body))
         assert compiling.compile_program(cross(exe).program)

@@ -132,13 +132,17 @@ class TileCode:
         return self._get(view, where, inside)
 
     def store(self, view: View, axes: Axes, frame: Frame, data: str) -> None:
-        """Write a block of a view."""
+        """Write a block of a view; of one element where others that the walk makes have more."""
         if view.tiles:
             self._store_tiles(view, axes, data)
             return
-        # A block is whole along each axis, also where the view has one element there.
-        where: list[Place] = places(axes, frame, [axis.total + axis.block for axis in axes])
-        self._put(view, where, mask(axes, frame), data)
+        # A block is whole along each axis, also where all views have one element there.
+        dims = [
+            size if size != axis.total else size + axis.block
+            for size, axis in zip(view.capacity, axes, strict=True)
+        ]
+        where: list[Place] = places(axes, frame, dims)
+        self._put(view, where, mask(axes, frame, dims), data)
 
     def _get(self, view: View, where: Sequence[Place], inside: Sequence[str]) -> str:
         guard = f", mask={' & '.join(inside)}, other=0" if inside else ""

@@ -75,3 +75,20 @@ task.program @p mesh #task.mesh<tp = 2> {
   %y = task.argmax %x labels %x dim 1 : !task.tensor<8x4xf32, [shard(0)]>, !task.tensor<8x4xf32, [shard(0)]> -> !task.tensor<8x1xi64, [shard(0)]>
   task.output "y", %y : !task.tensor<8x1xi64, [shard(0)]>
 }
+
+// -----
+// CHECK: task.attention_parts: attention_parts of 2 tokens a sequence by 3 of 6 places: expected one token, and ranges of 1 to 6 places
+task.program @p mesh #task.mesh<tp = 2> {
+  %q = task.input "q" : !task.tensor<1x2x4x8xf32, [shard(2)]>
+  %k = task.input "k" : !task.tensor<1x6x4x8xf32, [shard(2)]>
+  %y = task.attention_parts %q, %k, %k at 0 scale 1.0 places 3 : !task.tensor<1x2x4x8xf32, [shard(2)]>, !task.tensor<1x6x4x8xf32, [shard(2)]>, !task.tensor<1x6x4x8xf32, [shard(2)]> -> !task.tensor<1x2x4x10xf32, [shard(2)]>
+  task.output "y", %y : !task.tensor<1x2x4x10xf32, [shard(2)]>
+}
+
+// -----
+// CHECK: task.attention_join: attention_join of 1x3x4x8, 1x3x4x8, 1x3x4x8: expected [B, ranges, H, D], and twice [B, ranges, H, 1]
+task.program @p mesh #task.mesh<tp = 2> {
+  %o = task.input "o" : !task.tensor<1x3x4x8xf32, [shard(2)]>
+  %y = task.attention_join %o, %o, %o : !task.tensor<1x3x4x8xf32, [shard(2)]>, !task.tensor<1x3x4x8xf32, [shard(2)]>, !task.tensor<1x3x4x8xf32, [shard(2)]> -> !task.tensor<1x1x4x8xf32, [shard(2)]>
+  task.output "y", %y : !task.tensor<1x1x4x8xf32, [shard(2)]>
+}
