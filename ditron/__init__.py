@@ -54,10 +54,12 @@ from ditron.plan.placement import Mesh, Partial, Replicate, Shard
 
 if TYPE_CHECKING:
     from ditron import models as models
+    from ditron.buckets import BucketedExecutable
     from ditron.compiler import compile as compile  # noqa: A004
     from ditron.executable import Executable
 
 __all__ = [
+    "BucketedExecutable",
     "Buffer",
     "DType",
     "DeviceProgram",
@@ -124,7 +126,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name == "models":
         value = import_module("ditron.models")
-    elif name in ("Executable", "compile"):
+    elif name in ("BucketedExecutable", "Executable", "compile"):
         value = getattr(import_module("ditron.compiler"), name)
     else:
         message = f"module 'ditron' has no attribute {name!r}"

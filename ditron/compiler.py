@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from typing import overload
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -22,6 +24,7 @@ from ditron.analysis.symbols import (
 from ditron.backends.base import Backend
 from ditron.backends.cpu import CPU
 from ditron.backends.triton import GPUS
+from ditron.buckets import BucketedExecutable, Factory
 from ditron.builder.device import DeviceProgram
 from ditron.builder.task import Program
 from ditron.errors import OptionError, ProgramError
@@ -41,29 +44,57 @@ from ditron.stages import Stages
 BACKENDS: dict[str, Backend] = {"cpu": CPU, **GPUS}
 
 
+@overload
 def compile(  # noqa: A001 - the public name, as torch has it
     program: Program | DeviceProgram | ModuleOp,
     target: str = "cpu",
     machine: str | None = None,
     options: Options | None = None,
     after: str | None = None,
-) -> Executable:
+) -> Executable: ...
+
+
+@overload
+def compile(  # noqa: A001
+    program: Factory,
+    target: str = "cpu",
+    machine: str | None = None,
+    options: Options | None = None,
+    *,
+    dims: Mapping[str, Sequence[int]],
+) -> BucketedExecutable: ...
+
+
+def compile(  # noqa: A001
+    program: Program | DeviceProgram | ModuleOp | Factory,
+    target: str = "cpu",
+    machine: str | None = None,
+    options: Options | None = None,
+    after: str | None = None,
+    dims: Mapping[str, Sequence[int]] | None = None,
+) -> Executable | BucketedExecutable:
     """Compile and prove a program.
 
     Args:
         program: what to compute and how its tensors lie; or, written by hand, how to do it; or
-            IR with a task program, such as a dump that was read back.
+            IR with a task program, such as a dump that was read back; with `dims` the function
+            that makes a program of these sizes.
         target: what to run on: "cpu", "cuda"; or an architecture to compile for ("sm_90").
         machine: a machine's name or YAML file; the target's own by default.
         options: what the user decides instead of ditron.
         after: the last pass that IR has gone through, such as "fuse-tiles" for a dump of that
             stage; only later passes run.
+        dims: sizes by the names of the function's arguments, such as {"m": (1, 8, 64)}: a plan is
+            made for each, and inputs run on the smallest that they fit (`docs/sizes.md`).
 
     Raises:
         OptionError: an unknown target or pass, or a choice that the program or machine cannot
             follow.
         ProofError: the plan is not right; the message is the counterexample.
     """
+    if dims is not None:
+        build = partial(compile, target=target, machine=machine, options=options)
+        return BucketedExecutable(program, dims, build)
     if not isinstance(program, Program | DeviceProgram | ModuleOp):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ProgramError(f"compile takes a dt.Program or dt.DeviceProgram, got {program!r}")
     if not isinstance(options, Options | None):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -74,15 +105,10 @@ def compile(  # noqa: A001 - the public name, as torch has it
     machine = machine or backend.machine
     options = options or Options()
     described = load_machine(machine)
-    if options.megakernel and (described.cores or options.transport == "copy-engine"):
-        raise OptionError("a megakernel is for GPUs, and makes its transfers itself")
     source = program if isinstance(program, ModuleOp) else program.ir
     mesh = task_program(source).mesh if isinstance(program, ModuleOp) else program.mesh
     _check_machine(mesh, backend, described)
-    if options.scheduler == "queue" and not described.cores:
-        raise OptionError(
-            "scheduler queue is for CPU ranks and simulation: kernels have a program a lane"
-        )
+    _check_options(options, described)
     told = isinstance(program, DeviceProgram) or options.megakernel or after is not None
     chosen = None if told else _cheapest(source, backend, options, machine)
     transport = _transport(target, backend, options, chosen)
@@ -169,6 +195,15 @@ def _with_lanes(options: Options, machine: Machine, ranks: int, *, driven: bool)
     copy = options.copy_lanes or (1 if driven else copy)
     left = copy if not driven and ranks > 1 and compute > copy else 0
     return replace(options, workers=options.workers or compute - left, copy_lanes=copy)
+
+
+def _check_options(options: Options, described: Machine) -> None:
+    if options.megakernel and (described.cores or options.transport == "copy-engine"):
+        raise OptionError("a megakernel is for GPUs, and makes its transfers itself")
+    if options.scheduler == "queue" and not described.cores:
+        raise OptionError(
+            "scheduler queue is for CPU ranks and simulation: kernels have a program a lane"
+        )
 
 
 def _check_machine(mesh: Mesh, backend: Backend, machine: Machine) -> None:

@@ -181,7 +181,8 @@ class ReshapeOp(PureOp):
     def becomes(self) -> tuple[tuple[int | None, ...], ...]:
         before, after = spec_of(self.operand).shape, spec_of(self.result).shape
         kept: list[int | None] = [None] * len(before)
-        for ours, theirs in reshapes.matching_dims(before, after):
+        for runs in reshapes.matching_dims(before, after):
+            ours, theirs = map(_but_ones, runs, (before, after))
             if len(ours) == len(theirs) == 1:
                 kept[ours[0]] = theirs[0]
         return (tuple(kept),)
@@ -277,6 +278,11 @@ def start_of(
         raise ProgramError(message)
     number = spec_of(position) if specs is None else specs[0]
     return Start(offset, number, scalar.most)
+
+
+def _but_ones(dims: list[int], shape: tuple[int, ...]) -> list[int]:
+    """Those that are not of size 1, if there are any."""
+    return [d for d in dims if shape[d] != 1] or dims
 
 
 def _optional(value: SSAValue | None) -> list[SSAValue]:
