@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
+from ditron.analysis.attention_tags import Dim, attention_tags, head_stretches
 from ditron.analysis.cells import Cuts
 from ditron.analysis.kernel_dims import dim_class, shared_dims
 from ditron.analysis.kernel_tags import Hands, run_kernel
 from ditron.analysis.lines import Line
 from ditron.analysis.ring import BINARY, Tags, cast, dot, function, input_tags
 from ditron.ir import core, task
-from ditron.ir.tile_kernels import group_types, tile_kernel, whole_kernel
+from ditron.ir.tile_kernels import tile_kernel, whole_kernel
 from ditron.plan.placement import Mesh, Partial, Shard, shard_extent, shard_size
 from ditron.plan.spec import TensorSpec
 from ditron.plan.tables import Longs
@@ -79,8 +80,6 @@ class ProgramAxes:
         return Line.whole(self.base[value], task.spec_of(value).shape)
 
 
-Dim = tuple[SSAValue, int]
-
 WHOLE = (
     *(task.RmsNormOp, task.SoftmaxOp, task.RopeOp, task.EmbeddingOp, task.AmaxOp, task.ArgmaxOp),
     task.AttentionJoinOp,
@@ -135,42 +134,13 @@ def _stretches(op: Operation, mesh: Mesh) -> Iterator[tuple[Dim, int, Dim, int, 
                 yield (value, op.dim_index), 0, (op.result, op.dim_index), at, size
                 at += size
         case task.HeadsOp():
-            yield from _head_stretches(op)
+            yield from head_stretches(op)
         case task.RopeOp():
             last = len(task.spec_of(op.result).shape) - 1
             half = task.spec_of(op.result).shape[last] // 2
             yield (op.result, last), 0, (op.result, last), half, half
         case _:
             return
-
-
-def _head_stretches(op: task.HeadsOp) -> Iterator[tuple[Dim, int, Dim, int, int]]:
-    """Heads that share a key head are cut from others; the rest is one where it is the same."""
-    (batch, tokens, _, width), groups = task.spec_of(op.q).shape, task.spec_of(op.k).shape[2]
-    together = op.together
-    parts = isinstance(op, task.AttentionPartsOp)
-    for part, (first, size) in enumerate(_ranges(op)):
-        yield (op.k, 1), first, (op.v, 1), first, size
-        if parts:
-            yield (op.result, 1), part, (op.result, 1), part, 1
-    if parts:
-        yield (op.result, 3), width, (op.result, 3), width, 1
-    else:
-        yield (op.q, 1), 0, (op.result, 1), 0, tokens
-    yield (op.q, 3), 0, (op.k, 3), 0, width
-    yield (op.v, 3), 0, (op.result, 3), 0, width
-    for value in (op.q, op.k, op.v):
-        yield (value, 0), 0, (op.result, 0), 0, batch
-    for g in range(groups):
-        yield (op.q, 2), g * together, (op.result, 2), g * together, together
-        yield (op.k, 2), g, (op.v, 2), g, 1
-
-
-def _ranges(op: task.HeadsOp) -> Iterator[tuple[int, int]]:
-    """The ranges of places that a kernel walks: the first, and how many."""
-    places = task.spec_of(op.k).shape[1]
-    step = op.places if isinstance(op, task.AttentionPartsOp) else max(places, 1)
-    yield from ((first, min(step, places - first)) for first in range(0, places, step))
 
 
 def moved(op: task.BroadcastOp | task.ShiftOp, mesh: Mesh) -> list[tuple[int, int, int]]:
@@ -316,49 +286,9 @@ def _layer_tags(
     axes: ProgramAxes, cuts: Cuts, op: task.ComputeOp, tags: Mapping[SSAValue, Tags]
 ) -> Tags:
     if isinstance(op, task.HeadsOp):
-        return _attention_tags(axes, cuts, op, tags)
+        return attention_tags(axes.base, cuts, op, tags)
     kernel, values = whole_kernel(op), tile_kernel(op).values
     return _kernel_tags(axes, cuts, op, kernel, values, tags)
-
-
-def _attention_tags(
-    axes: ProgramAxes, cuts: Cuts, op: task.HeadsOp, tags: Mapping[SSAValue, Tags]
-) -> Tags:
-    """The tile kernel on all query heads that share a key head, one group after the other.
-
-    Of parts on one range of places after the other.
-    """
-    groups, together = task.spec_of(op.k).shape[2], op.together
-    q, k, v, *numbers = op.operands
-    heads, places = cuts.edges(axes.base[q] + 2), cuts.edges(axes.base[k] + 1)
-    func = tile_kernel(op).build("group", group_types(op), op.location)
-    parts = isinstance(op, task.AttentionPartsOp)
-    by_group: list[Tags] = []
-    for g in range(groups):
-        rows = slice(*np.searchsorted(heads, [g * together, (g + 1) * together]))
-        by_range: list[Tags] = []
-        for start, size in _ranges(op):
-            here = slice(*np.searchsorted(places, [start, start + size]))
-            kv = (tags[x][:, here, g : g + 1] for x in (k, v))
-            loads = [tags[q][:, :, rows], *kv, *(tags[number] for number in numbers)]
-            made: list[Tags] = []
-
-            def starts(view: int, dim: int, first: int = start, here: slice = here) -> Longs:
-                edges = cuts.edges(axes.base[op.operands[view]] + dim)[:-1]
-                return edges[here] - first if view in (1, 2) and dim == 1 else edges
-
-            run_kernel(
-                func,
-                Hands(
-                    load=loads.__getitem__,
-                    store=lambda _, tile, made=made: made.append(tile),
-                    starts=starts,
-                    index=lambda _, first=start: np.array(first if parts else 0, np.int64),
-                ),
-            )
-            by_range.append(np.concatenate(made, axis=3))
-        by_group.append(np.concatenate(by_range, axis=1))
-    return np.concatenate(by_group, axis=2)
 
 
 def source_tags(name: str, spec: TensorSpec, edges: list[Longs], mesh: Mesh) -> Tags:
