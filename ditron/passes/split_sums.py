@@ -31,6 +31,7 @@ from ditron.analysis.symbols import task_program
 from ditron.analysis.tile_groups import local_shape
 from ditron.ir import task
 from ditron.ir.attrs import ChoiceAttr
+from ditron.passes.choices import ns
 from ditron.passes.choose_algorithms import parse_per_op, told_per_op
 from ditron.plan.machine import Machine, load_machine
 from ditron.plan.options import Options
@@ -69,7 +70,7 @@ def _split_attention(op: task.AttentionOp, machine: Machine, splits: int | None)
     else:
         answers = split_answer(machine, _attention_sum(op))
         (places, us), (_, other_us) = answers[0], next(a for a in answers if a[0] == capacity)
-        prediction = Prediction(_ns(us), "all in one", _ns(other_us))
+        prediction = Prediction(ns(us), "all in one", ns(other_us))
     if places >= capacity:
         return
     width = task.spec_of(op.q).shape[3]
@@ -110,7 +111,3 @@ def _attention_sum(op: task.AttentionOp) -> LongSum:
         joins=batch * heads,
         part_bytes=(width + 2) * DTYPE_BYTES["f32"],
     )
-
-
-def _ns(us: float) -> int:
-    return max(1, round(us * 1e3))
