@@ -59,12 +59,20 @@ def _classes(graph: nx.Graph[Dim], dims: Mapping[Dim, int]) -> dict[Dim, int]:
 
 
 def moved_dim(op: task.CollectiveOp) -> int:
-    """The dimension that a collective moves along; an all-reduce takes one that nothing cuts."""
+    """The dimension that a collective moves along.
+
+    An all-reduce takes the first that nothing cuts and that has a part for every rank, else the
+    longest: one row is cut into columns, not left to one rank.
+    """
     if op.dim_index is not None:
         return op.dim_index
-    spec = task.spec_of(op.operand)
+    program, spec = op.parent_op(), task.spec_of(op.operand)
+    assert isinstance(program, task.ProgramOp)
+    ranks = program.mesh.size(op.axis.data)
     cut = {p.dim for p in spec.placements if isinstance(p, Shard)}
-    return next((d for d in range(len(spec.shape)) if d not in cut), 0)
+    sizes = {d: size for d, size in enumerate(spec.shape) if d not in cut}
+    for_all = (d for d, size in sizes.items() if size > (ranks - 1) * shard_size(size, ranks))
+    return next(for_all, max(sizes, key=sizes.__getitem__, default=0))
 
 
 def _same_dims(op: task.ComputeOp) -> Iterator[tuple[Dim, Dim]]:

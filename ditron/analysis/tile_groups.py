@@ -12,6 +12,7 @@ from math import prod
 
 import networkx as nx
 
+from ditron.analysis.shards import moved_dim
 from ditron.ir import task
 from ditron.plan.cost import GemmShape
 from ditron.plan.placement import Mesh, Shard, shard_size
@@ -78,7 +79,8 @@ def products_beside(
     """
     if not isinstance(op, task.AllGatherOp):
         made_by = [m for group in groups for m in group.matmuls]
-        return [(m, _AXES[min(op.dim_index or 0, 1)]) for m in made_by]
+        last = moved_dim(op) == len(task.spec_of(op.operand).shape) - 1
+        return [(m, _AXES[last]) for m in made_by]
     found: list[tuple[task.MatmulOp, str]] = []
     for use in op.result.uses:
         user = use.operation

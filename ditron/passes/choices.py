@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import Operation
 
+from ditron.analysis.shards import moved_dim
 from ditron.analysis.tile_groups import (
     TileGroup,
     gemm_shape,
@@ -99,7 +100,7 @@ class Chooser:
         """What is to be decided for a collective and the ops in the groups beside it."""
         kind = op.name.removeprefix("task.")
         spec = task.spec_of(op.operand)
-        dim, ranks = op.dim_index or 0, self._mesh.size(op.axis.data)
+        dim, ranks = moved_dim(op), self._mesh.size(op.axis.data)
         shape = list(local_shape(spec, self._mesh))
         if isinstance(op, task.AllToAllOp):
             dim = op.split_index

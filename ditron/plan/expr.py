@@ -141,6 +141,8 @@ def _with_constant(op: str, a: Expr, value: int, plain: Expr) -> Expr:
             return Const(0)
         case (("+" | "-"), _) if value < 0:
             return Binary("-" if op == "+" else "+", a, Const(-value))
+        case ("*", _) if isinstance(a, Binary) and a.op == "*" and isinstance(a.rhs, Const):
+            return binary("*", a.lhs, a.rhs.value * value)
         case ("floordiv", _) if isinstance(a, Binary) and a.op == "*":
             return _divided(a, value, plain)
         case _:

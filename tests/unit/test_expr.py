@@ -167,6 +167,7 @@ def test_fold(expr: Expr, text: str):
         ((X - Y) - Z, "%x - %y - %z"),
         (X - (Y + Z), "%x - (%y + %z)"),
         ((X * 4) // 3, "%x * 4 floordiv 3"),
+        (2 * (X * 4), "%x * 8"),
         ((X * 4) // 2, "%x * 2"),
         (X * (Y // 4), "%x * (%y floordiv 4)"),
         ((X + Y) % 4, "(%x + %y) mod 4"),
