@@ -34,7 +34,7 @@ LLAMA: dict[str, Any] = {
 }
 FAMILIES = pytest.mark.parametrize("fields", [QWEN, LLAMA], ids=["qwen3", "llama"])
 CTX = 12
-OPTIONS = dt.Options(workers=2)
+OPTIONS = dt.Options(workers=2, splits=5)
 
 
 def hf_model(fields: dict[str, Any]) -> Any:
