@@ -97,7 +97,7 @@ def default_pipeline(options: Options, machine: str, *, driven: bool = False) ->
             local_lane=driven,
             machine=machine,
         ),
-        InsertSignalsPass(machine),
+        InsertSignalsPass(machine, whole_grids=options.megakernel),
         ElideWaitsPass(),
         *([FuseMegakernelPass()] if options.megakernel else []),
     ]

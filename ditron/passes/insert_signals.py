@@ -24,6 +24,9 @@ the same launch or by a credit; nothing is ever reset. Tiles that `order-tiles` 
 repeat an earlier one of their lane still stand: `elide-waits` removes them. Epoch separation
 follows, since whoever raises a slot again has first overwritten what its waiters read, which is
 ordered; `verify-race-free` proves it.
+
+With `whole-grids`, grids of a rank wait for each other as wholes (`passes/whole_events.py`), as a
+persistent kernel wants them: one add a lane, one word to watch.
 """
 
 from __future__ import annotations
@@ -48,6 +51,7 @@ from ditron.ir import device
 from ditron.ir.locations import op_location
 from ditron.passes.grids import Names
 from ditron.passes.signal_ops import Forms, GridSignals, NotifyRows, WaitRows, grid_signals
+from ditron.passes.whole_events import add_whole_events
 from ditron.plan.machine import load_machine
 from ditron.plan.order import Table
 from ditron.plan.tables import Longs, Plan
@@ -60,6 +64,7 @@ class InsertSignalsPass(ModulePass):
     name = "insert-signals"
 
     machine: str = "cpu"
+    whole_grids: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         engines = load_machine(self.machine).engines
@@ -68,7 +73,10 @@ class InsertSignalsPass(ModulePass):
             raise PlanError("the program has signals already", op_location(program))
         setters = {i for i, o in enumerate(plan.ops) if not engines[o.engine].remote_add}
         writers = grid_signals(program)
-        slots = plan_slots(plan, pair(plan), setters, _together(plan, writers))
+        pairing = pair(plan)
+        if self.whole_grids:
+            pairing = add_whole_events(program, plan, pairing, writers)
+        slots = plan_slots(plan, pairing, setters, _together(plan, writers))
         _write(program, plan, slots, setters, writers)
 
 

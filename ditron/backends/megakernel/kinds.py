@@ -31,12 +31,12 @@ class TaskKind(GridKernel):
     lane = "lane"
     staged = True
 
-    def task_number(self) -> str:
+    def task_number(self, task: str) -> str:
         """Its row in the plan: `first` is that of the op's first task."""
         if self.plan.ranks == 1:
-            return "first + task" if self.order.tasks > 1 else "first"
+            return f"first + {task}" if self.order.tasks > 1 else "first"
         me = self.values.use(self.rank_value())
-        return f"first + {me} * {self.order.tasks} + task"
+        return f"first + {me} * {self.order.tasks} + {task}"
 
     def site_number(self, site: int) -> str:
         """Counted from the kind's first."""

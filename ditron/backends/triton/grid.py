@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 
@@ -33,8 +34,7 @@ ALIGNMENT = 16
 class GridKernel(SignalCode):
     """Writes the kernel of one grid."""
 
-    # The lane that runs, and whether loops say themselves how deep they are pipelined.
-    lane = "tl.program_id(0)"
+    # Whether loops say themselves how deep they are pipelined.
     staged = False
 
     def __init__(self, module: Module, grid: device.GridOp, op: int) -> None:
@@ -45,19 +45,28 @@ class GridKernel(SignalCode):
 
     def emit(self) -> tuple[str, Launch]:
         """The kernel's source, and its launch."""
+        before, after = Code(), Code()
+        if self.waits_first:
+            with self._apart(before):
+                self.write_waits()
         with self.code:
-            self.write_waits()
+            if not self.waits_first:
+                self.write_waits()
             try:
                 self._body()
             except PlanError as error:
                 where = error.where or op_location(self.grid.body_op)
                 raise PlanError(f"@{self.grid.label}: {error.message}", where) from error
-            for notify in self.notifies:
-                self.write_notify(notify)
+            if not self.notifies_last:
+                self.write_notifies()
+        if self.notifies_last:
+            with self._apart(after):
+                self.write_notifies()
         inner = self.code.used()
         self.code = Code()
         with self.code:
-            self._loop(inner)
+            self._loop(before.lines, inner)
+            self.code.lines += after.lines
         launch = Launch(
             kernel=self.name,
             op=self.op,
@@ -98,8 +107,16 @@ class GridKernel(SignalCode):
             case _:
                 raise PlanError(f"no Triton code for {body.name}", op_location(body))
 
-    def _loop(self, inner: Sequence[str]) -> None:
-        """The tasks of a lane around the code of one task."""
+    @contextmanager
+    def _apart(self, code: Code) -> Generator[None]:
+        """Write what stands before or behind the loop over tasks."""
+        held, self.code = self.code, code
+        with code:
+            yield
+        self.code = held
+
+    def _loop(self, before: Sequence[str], inner: Sequence[str]) -> None:
+        """The tasks of a lane around the code of one task, behind what comes before all."""
         code, order = self.code, self.order
         definitions = self.values.define(inner=True)
         text = "\n".join([*definitions, *inner])
@@ -115,7 +132,10 @@ class GridKernel(SignalCode):
             loop = [f"task = {self.lane}"] if "task" in text else []
         outer = self.values.define(inner=False)
         self.write_launches()
-        for line in (*outer, *loop):
+        for line in outer:
+            code(line)
+        code.lines += before
+        for line in loop:
             code(line)
         looping = bool(loop) and loop[-1].endswith(":")
         if loop and loop[0].startswith("begin"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from xdsl.ir import SSAValue
+import numpy as np
+from xdsl.ir import Block, SSAValue
 
 from ditron.backends.triton.expressions import LEVELS, condition, number, operand
 from ditron.backends.triton.facts import GridFacts
@@ -47,6 +48,9 @@ class Module:
 class SignalCode:
     """One kernel in the making, and the part of its code that waits and notifies."""
 
+    # The lane that runs.
+    lane = "tl.program_id(0)"
+
     def __init__(self, module: Module, grid: device.GridOp, op: int) -> None:
         self.module, self.grid, self.op = module, grid, op
         self.plan = module.plan
@@ -62,10 +66,30 @@ class SignalCode:
         ops = grid.body.block.ops
         self.waits = [o for o in ops if isinstance(o, device.Wait) and self._matters(o)]
         self.notifies = [o for o in ops if isinstance(o, device.Notify) and self._matters(o)]
+        self.waits_first = all(map(self._is_lanes, self.waits))
+        self.notifies_last = all(map(self._is_lanes, self.notifies))
 
     def _matters(self, op: device.Wait | device.Notify) -> bool:
         ordered = self.module.ordered
         return not ordered or not ordered[self.module.signals_row(op.signals)]
+
+    def _is_lanes(self, op: device.Wait | device.Notify) -> bool:
+        """Whether each lane does it once: waits before its first task, notifies after its last."""
+        tasks, lanes = self.order.tasks, self.order.lanes
+        if self.order.order is not None:
+            return False
+        told = op.rank_args if isinstance(op, device.Notify) else op.value_args
+        if any(self._is_of_grid(arg) for arg in (*op.args, *told)):
+            return False
+        place = np.tile(np.arange(tasks), self.plan.ranks)
+        end = place < lanes if isinstance(op, device.Wait) else place >= tasks - lanes
+        return bool((self.facts.grid.mask(op.when_args, op.when) == end).all())
+
+    def _is_of_grid(self, value: SSAValue) -> bool:
+        """Whether tasks of the grid differ in a value, or may."""
+        owner = value.owner
+        block = owner if isinstance(owner, Block) else owner.parent
+        return block is self.grid.body.block
 
     def _site(self, signals: str, scope: str, *, waits: bool) -> int:
         self.module.sites.append(Site(self.op, signals, waits, scope))
@@ -86,7 +110,8 @@ class SignalCode:
 
     def _plain(self, wait: device.Wait) -> bool:
         many = leaves(wait.args, wait.at)[1]
-        return many == Const(1) and wait.when is None and not wait.launches_back
+        always = wait.when is None or self.waits_first
+        return many == Const(1) and always and not wait.launches_back
 
     def _wait(self, wait: device.Wait, assign: str) -> None:
         first, many = leaves(wait.args, wait.at)
@@ -96,7 +121,7 @@ class SignalCode:
         if wait.launches_back:
             self.reads_age = True
             terms.append(f"age >= {wait.launches_back}")
-        if wait.when is not None:
+        if wait.when is not None and not self.waits_first:
             terms.append(condition(leaves(wait.when_args, wait.when)[0], self.values))
         self.code.note(_wait_text(wait, name))
         depth = self.code.depth
@@ -114,7 +139,8 @@ class SignalCode:
             self.always.append(site)
         pointer = _offset(self.parameters.signals(name), slot, SLOT_WORDS)
         want = self._want(wait, row, slot)
-        at = f"{self.task_number()}, {self.site_number(site)}"
+        task = self.lane if self.waits_first else "task"
+        at = f"{self.task_number(task)}, {self.site_number(site)}"
         self.code(
             f'token {assign} wait({self.parameters.control()}, {pointer}, {want}, {at}, "{scope}")'
         )
@@ -150,12 +176,16 @@ class SignalCode:
         me = self.values.use(self.rank_value())
         return f"tl.load({pointer} + {me} * {table.shape[1]} + {slot})"
 
-    def write_notify(self, notify: device.Notify) -> None:
+    def write_notifies(self) -> None:
+        for notify in self.notifies:
+            self._notify(notify)
+
+    def _notify(self, notify: device.Notify) -> None:
         name = _signals_name(notify.signals)
         row = self.module.signals_row(notify.signals)
         depth = self.code.depth
         self.code.note(_notify_text(notify, name))
-        if notify.when is not None:
+        if notify.when is not None and not self.notifies_last:
             self.branch([condition(leaves(notify.when_args, notify.when)[0], self.values)])
         slot = number(leaves(notify.args, notify.at)[0], self.values)
         if self.facts.own_slots(notify):
@@ -177,9 +207,9 @@ class SignalCode:
             self.code(f'notify_set({word}, {times} + {amount}, {site}, "{scope}")')
         self.code.depth = depth
 
-    def task_number(self) -> str:
+    def task_number(self, task: str) -> str:
         """What a wait calls its task in reports: its number among those of its op on the rank."""
-        return "0" if self.order.tasks == 1 else "task"
+        return "0" if self.order.tasks == 1 else task
 
     def site_number(self, site: int) -> str:
         """A site's number, as code."""
