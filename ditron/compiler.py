@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import overload
 
 from xdsl.context import Context
@@ -116,7 +117,7 @@ def compile(  # noqa: A001
     if isinstance(program, DeviceProgram):
         passes = device_pipeline(options)
     else:
-        lanes = _with_lanes(options, described, mesh.ranks, driven=driven)
+        lanes = _with_lanes(options, described, source, mesh.ranks, driven=driven)
         passes = default_pipeline(lanes, machine, driven=driven)
     lowering = transport_pipeline(transport)
     if after is not None:
@@ -185,12 +186,17 @@ def _cheapest(
     return first
 
 
-def _with_lanes(options: Options, machine: Machine, ranks: int, *, driven: bool) -> Options:
+def _with_lanes(
+    options: Options, machine: Machine, source: ModuleOp, ranks: int, *, driven: bool
+) -> Options:
     """The options with as many workers and copy lanes as the machine has, where none are given.
 
     Workers that are one SM each leave some to the kernels that copy beside them. Where the host
     drives copies (`driven`) there are none, and one lane keeps a link busy, its chunks in order.
+    A persistent kernel that only reads memory has as many as can stay.
     """
+    if options.megakernel and ranks == 1 and _only_reads(source, machine):
+        return replace(options, workers=options.workers or machine.resident)
     compute, copy = machine.engines["sm"].lanes, machine.engines["copy"].lanes
     copy = options.copy_lanes or (1 if driven else copy)
     left = copy if not driven and ranks > 1 and compute > copy else 0
@@ -204,6 +210,16 @@ def _check_options(options: Options, described: Machine) -> None:
         raise OptionError(
             "scheduler queue is for CPU ranks and simulation: kernels have a program a lane"
         )
+
+
+def _only_reads(source: ModuleOp, machine: Machine) -> bool:
+    """Whether all products have so few rows that they do little but read memory."""
+    shapes = [
+        task.spec_of(op.result).shape for op in source.walk() if isinstance(op, task.MatmulOp)
+    ]
+    return machine.thin_tile is not None and all(
+        prod(shape[:-1]) <= machine.thin_tile[0] for shape in shapes
+    )
 
 
 def _check_machine(mesh: Mesh, backend: Backend, machine: Machine) -> None:

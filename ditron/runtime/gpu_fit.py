@@ -47,9 +47,18 @@ def check_beside(
 ) -> None:
     """Refuse kernels that compute and kernels that copy which do not fit beside each other.
 
+    And a persistent kernel that does not fit by itself.
+
     Raises:
         LaunchError: the programs that wait could keep those that they wait for from starting.
     """
+    for whole in (launch for launch in launches if launch.cooperative):
+        room = Need.of(whole, facts[whole.kernel]).times(sms)
+        if whole.programs > room:
+            raise LaunchError(
+                f"@{whole.kernel} has {whole.programs} programs, which all have to stay, and {sms}"
+                f" SMs hold {room} of them: compile with Options(workers={max(room, 1)})"
+            )
     for compute in (launch for launch in launches if not launch.copies and launch.waits):
         for copy in (launch for launch in launches if launch.copies):
             one, other = (Need.of(launch, facts[launch.kernel]) for launch in (compute, copy))

@@ -71,11 +71,12 @@ class GpuRank:
         self.reset(epoch)
         if launches is None:
             launches = self.program.host.of_rank(self.rank)
+        self.launches = tuple(map(self._with_room, self.program.launches))
         self.host = HostProgram(
             self.plan,
             launches,
             self.memory,
-            {launch.op: self.kernel(launch) for launch in self.program.launches},
+            {launch.op: self.kernel(launch) for launch in self.launches},
             self.calls(),
             self._wait_kernel,
             self._library_call,
@@ -107,16 +108,28 @@ class GpuRank:
         word = control[:1]
         self.hold.warmup(control, word, 1, 1, 0, 0, 0, grid=(1,), num_warps=1)._init_handles()
         self.host.call_once()
-        kernels = {launch.kernel: launch for launch in self.program.launches}
+        kernels = {launch.kernel: launch for launch in self.launches}
         found = {name: self._load(launch) for name, launch in kernels.items()}
-        check_beside(self.program.launches, found, sm_count(torch.cuda.current_device()))
+        check_beside(self.launches, found, sm_count(torch.cuda.current_device()))
         return found
 
-    def _load(self, launch: Launch) -> dict[str, int]:
+    def _with_room(self, launch: Launch) -> Launch:
+        """A launch with as many warps as its kernel wants."""
+        if not launch.cooperative:
+            return launch
+        made = self._made(launch)
+        wider = importlib.import_module(COMPILER).with_room(launch, made.n_spills)
+        return launch if wider is None else self._with_room(wider)
+
+    def _made(self, launch: Launch) -> Any:  # noqa: ANN401 - Triton's compiled kernel
         kernel = getattr(load_source(self.source), launch.kernel)
         arguments = [self.memory.argument(a) for a in launch.arguments]
         made = kernel.warmup(*arguments, grid=(launch.programs,), **_options(launch))
         made._init_handles()
+        return made
+
+    def _load(self, launch: Launch) -> dict[str, int]:
+        made = self._made(launch)
         importlib.import_module(COMPILER).check_loaded(launch, made, self.program)
         return {
             "programs": launch.programs,

@@ -57,6 +57,8 @@ HEAD_WORDS = 4
 LINE_WORDS = 32
 NAME = "megakernel"
 NO_OP = -1
+# Places of a cache at once: with 128 attention takes more registers than a thread has.
+ATTENDED = 64
 HOST = (OpKind.ACQUIRE, OpKind.RELEASE)
 
 ARGUMENTS = (
@@ -90,7 +92,7 @@ def emit_megakernel(module: ModuleOp, plan: Plan, target: Target) -> TritonProgr
         program=program,
         funcs=kernels(module),
         plan=plan,
-        target=replace(target, descriptors=False),
+        target=replace(target, descriptors=False, attended=ATTENDED),
         outer=evaluate_program(program),
         local=local_signals(plan),
         tables={},

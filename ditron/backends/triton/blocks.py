@@ -150,7 +150,7 @@ def attention_blocks(func: core.FuncOp, capacity: Sequence[int], target: Target)
     rows = min(rows, MOST_ROWS // 2)
     narrow = min(DTYPE_BYTES[dtype_name(core.tile_type(d.lhs).element_type)] for d in dots)
     exact = narrow == DTYPE_BYTES["f32"]
-    depth = 32 if exact else 128
+    depth = 32 if exact else target.attended
     blocks = (*[0] * (len(capacity) - 2), rows, cols)
     stages = 1 if exact or target.shared_bytes < SUMMED_AHEAD_BYTES else 2
     return Blocks(blocks, depth, warps=4, stages=stages, dots=0 if exact else len(dots))

@@ -7,6 +7,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from ditron.backends.triton.targets import Target, target_named
 from ditron.errors import CompileError, OptionError
 from ditron.runtime.gpu_program import Launch, TritonProgram
 from ditron.runtime.gpu_source import load_source, write_source
+
+MOST_WARPS = 8
 
 
 def compile_kernels(path: Path, launches: Iterable[Launch], target: Target) -> list[Compiled]:
@@ -57,6 +60,15 @@ def compile_kernels(path: Path, launches: Iterable[Launch], target: Target) -> l
     return compiled
 
 
+def with_room(launch: Launch, spills: int) -> Launch | None:
+    """A persistent launch with twice the warps, if it spills: all its task kinds share registers.
+
+    None if it may stay as it is, or cannot be wider.
+    """
+    fits = launch.warps >= MOST_WARPS or not (launch.cooperative and spills)
+    return None if fits else replace(launch, warps=2 * launch.warps)
+
+
 def check_loaded(launch: Launch, made: Any, program: TritonProgram) -> None:  # noqa: ANN401
     """Check a kernel that Triton has compiled and loaded on the GPU at hand.
 
@@ -78,6 +90,8 @@ def compile_program(program: TritonProgram) -> list[Compiled]:
         path = write_source(program.source, Path(folder))
         kernels = {launch.kernel: launch for launch in reversed(program.launches)}
         compiled = compile_kernels(path, reversed(kernels.values()), target)
+        while wider := [w for one in compiled if (w := with_room(one.launch, one.spills))]:
+            compiled = compile_kernels(path, wider, target)
     for one in compiled:
         check_compiled(one, program.sites, target)
         if one.shared_bytes > target.shared_bytes:

@@ -20,6 +20,7 @@ class Target:
         block_k: elements of the summed dimension that a product loads at once, of 2-byte types.
         stages: depth of the pipeline of a product's loop, at most.
         descriptors: whether tiles are loaded through tensor descriptors (TMA).
+        attended: places of a cache that attention looks at at once, of 2-byte types.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Target:
     block_k: int
     stages: int
     descriptors: bool = False
+    attended: int = 128
 
     @property
     def library(self) -> str:
