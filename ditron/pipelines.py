@@ -95,6 +95,7 @@ def default_pipeline(options: Options, machine: str, *, driven: bool = False) ->
             workers=options.workers or 1,
             copy_lanes=options.copy_lanes or 1,
             local_lane=driven,
+            apart=options.megakernel,
             machine=machine,
         ),
         InsertSignalsPass(machine, whole_grids=options.megakernel),

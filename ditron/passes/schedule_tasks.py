@@ -19,6 +19,9 @@ form, else in grid order:
 keeps the better ones, so signals are planned three times; where ranks share cores, all lanes of a
 rank take turns and it is round-robin.
 
+With `apart`, a grid of fewer tasks than workers begins beside the grids before it, or where what it
+reads was made, so that what a persistent launch has to do at one time is done on several lanes.
+
 Transfers go to the copy lane of their peer, that is of their grid's first coordinate; with
 `local_lane`, copies within a rank go to one more lane, so that no transfer between ranks stands
 behind them. Products of a library have two lanes in turn, so that one fills the workers that
@@ -27,11 +30,13 @@ the one before it leaves; what it adds has a third.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from ditron.analysis.expand import expand
@@ -39,7 +44,7 @@ from ditron.analysis.list_schedule import list_schedule
 from ditron.analysis.symbols import device_program, kernels
 from ditron.analysis.timeline import play
 from ditron.errors import OptionError
-from ditron.ir import device
+from ditron.ir import core, device
 from ditron.ir.index import Ssa
 from ditron.ir.library import LibraryCall, library_call
 from ditron.passes.elide_waits import ElideWaitsPass
@@ -64,6 +69,7 @@ class ScheduleTasksPass(ModulePass):
     workers: int = 1
     copy_lanes: int = 1
     local_lane: bool = False
+    apart: bool = False
     machine: str = "cpu"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -78,12 +84,13 @@ class ScheduleTasksPass(ModulePass):
     def deal(self, module: ModuleOp) -> None:
         """Write lanes by a policy that looks at one grid at a time."""
         funcs, products = kernels(module), 0
+        begins = _Begins(self.workers if self.apart else 0, funcs)
         for writer in grid_signals(device_program(module)):
             grid = writer.op
             if grid.engine.data != LIBRARY:
                 if self.policy == "queue" and grid.engine.data == "sm":
                     grid.properties["queue"] = UnitAttr()
-                set_schedule(grid, lane=self._lane(writer))
+                set_schedule(grid, lane=self._lane(writer) + begins.lane(grid))
                 continue
             call = grid.body_op
             assert isinstance(call, device.CallOp)
@@ -139,3 +146,29 @@ class ScheduleTasksPass(ModulePass):
             back = as_expr(self.workers - 1) - turn * 2
             return turn + place // self.workers % 2 * back
         return turn
+
+
+class _Begins:
+    """On which lane small grids begin: beside those before them, or where what they read was made.
+
+    A grid that fills the `workers` begins on the first one, and so do the small ones behind it.
+    """
+
+    def __init__(self, workers: int, funcs: Mapping[str, core.FuncOp]) -> None:
+        self.workers, self.funcs = workers, funcs
+        self.free = 0
+        self.maker: dict[SSAValue, int] = {}
+
+    def lane(self, grid: device.GridOp) -> int:
+        """Where a grid begins."""
+        tasks, call = prod(grid.dims), grid.body_op
+        if tasks >= self.workers or not isinstance(call, device.CallOp):
+            self.free, self.maker = 0, {}
+            return 0
+        func = self.funcs[call.kernel_name]
+        made = [self.maker[v.buffer] for v in grid.views if v.buffer in self.maker]
+        first = min(made, default=self.free)
+        first = first if first + tasks <= self.workers else 0
+        self.free = max(self.free, first + tasks)
+        self.maker |= {v.buffer: first for i, v in enumerate(grid.views) if func.writes(i)}
+        return first

@@ -40,9 +40,13 @@ def add_whole_events(
     waiters: dict[int, list[int]] = {}
     for before, after in needed_events(plan, edges):
         waiters.setdefault(before, []).append(after)
-    names = Names()
+    # What the same grids wait for shares a word.
+    makers: dict[tuple[int, ...], list[int]] = {}
     for before, waiting in sorted(waiters.items()):
-        _write(program, plan, writers, before, waiting, names)
+        makers.setdefault(tuple(waiting), []).append(before)
+    names = Names()
+    for waiting, made in makers.items():
+        _write(program, plan, writers, made, waiting, names)
     return pairing.only(~whole)
 
 
@@ -101,26 +105,27 @@ def _write(
     program: device.ProgramOp,
     plan: Plan,
     writers: Sequence[GridSignals],
-    before: int,
+    made: Sequence[int],
     waiting: Sequence[int],
     names: Names,
 ) -> None:
-    maker = writers[before]
-    signals = device.SignalsOp(names.fresh(f"{maker.op.sym_name.data}_done"), 1)
-    signals.location = maker.op.location
-    program.body.block.insert_op_before(signals, maker.op)
-    ends = _ends(plan, before, last=True)
-    rank = longs(plan.tasks.rank)[ends]
-    zero = np.zeros_like(ends)
-    first = int(np.searchsorted(plan.tasks.op, before))
-    told = NotifyRows(ends - first, zero, rank)
-    maker.add_notifies(signals.result, list(maker.notify_forms(told)))
-    lanes = longs(np.bincount(rank, minlength=plan.ranks))
+    """One slot that grids raise and others wait for."""
+    first = writers[made[0]].op
+    signals = device.SignalsOp(names.fresh(f"{first.sym_name.data}_done"), 1)
+    signals.location = first.location
+    program.body.block.insert_op_before(signals, first)
+    lanes = np.zeros(plan.ranks, np.int64)
+    for op in made:
+        task = _ends(plan, op, last=True)
+        rank = longs(plan.tasks.rank)[task]
+        lanes += np.bincount(rank, minlength=plan.ranks)
+        told = NotifyRows(task - int(np.searchsorted(plan.tasks.op, op)), 0 * task, rank)
+        writers[op].add_notifies(signals.result, writers[op].notify_forms(told))
     for op in waiting:
-        starts = _ends(plan, op, last=False)
-        value = lanes[plan.tasks.rank[starts]]
-        rows = WaitRows(starts - int(np.searchsorted(plan.tasks.op, op)), 0 * starts, value)
-        writers[op].add_waits(signals.result, list(writers[op].wait_forms(rows)), 0)
+        task = _ends(plan, op, last=False)
+        value = lanes[plan.tasks.rank[task]]
+        rows = WaitRows(task - int(np.searchsorted(plan.tasks.op, op)), 0 * task, value)
+        writers[op].add_waits(signals.result, writers[op].wait_forms(rows), 0)
 
 
 def _ends(plan: Plan, op: int, *, last: bool) -> Longs:

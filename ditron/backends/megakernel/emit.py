@@ -209,7 +209,8 @@ def _queue(plan: Plan, tasks: Sequence[_Task], places: dict[str, int], words: in
     for task in tasks:
         fields = [_field(a, layout, places) for a in record_fields(task.own.launch)]
         first = int(np.searchsorted(plan.tasks.op, task.op))
-        head = [task.kind, programs[plan.ops[task.op].engine], task.own.launch.programs, first]
+        at = programs[plan.ops[task.op].engine] + task.own.first
+        head = [task.kind, at, task.own.launch.programs, first]
         rows.append([*head, *fields, *[0] * (words - HEAD_WORDS - len(fields))])
     return np.array(rows, np.int32).reshape(len(rows), words)
 

@@ -65,12 +65,16 @@ def record_fields(launch: Launch) -> list[Argument]:
 
 @dataclass(frozen=True)
 class Kind:
-    """Code, how it wants to be launched, its waits and notifies, the names that it chose itself."""
+    """Code, how it wants to be launched, its waits and notifies, the names that it chose itself.
+
+    `first` is the first of the lanes that run it.
+    """
 
     text: str
     launch: Launch
     sites: tuple[Site, ...]
     names: frozenset[str]
+    first: int
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -92,4 +96,4 @@ def kind_of(module: Module, grid: device.GridOp, op: int) -> Kind:
     writer = TaskKind(own, grid, op)
     text, launch = writer.emit()
     names = frozenset({*writer.names.taken, writer.name} - RESERVED)
-    return Kind(text, launch, tuple(own.sites), names)
+    return Kind(text, launch, tuple(own.sites), names, writer.order.first)

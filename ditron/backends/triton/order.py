@@ -17,6 +17,7 @@ class Order:
     Attributes:
         tasks: how many there are on each rank.
         lanes: how many lanes they are dealt to: programs of the kernel.
+        first: the first of them; i below counts from it.
         starts: [ranks, lanes + 1] where each lane's tasks begin in `order`, or None where lane i
             runs i, i + lanes, i + 2 * lanes and so on.
         order: [ranks, tasks].
@@ -24,6 +25,7 @@ class Order:
 
     tasks: int
     lanes: int
+    first: int = 0
     starts: Ints | None = None
     order: Ints | None = None
 
@@ -34,12 +36,14 @@ def lane_order(plan: Plan, op: int) -> Order:
     each = len(rows) // plan.ranks
     lane = longs(plan.lanes.index)[plan.tasks.lane[rows]].reshape(plan.ranks, each)
     seq = longs(plan.tasks.seq)[rows].reshape(plan.ranks, each)
+    first = int(lane.min(initial=len(plan.lanes))) if each else 0
+    lane = lane - first
     lanes = int(lane.max(initial=0)) + 1
     order = np.lexsort((seq, lane), axis=-1)
     dealt = np.arange(each) % lanes
     if (lane == dealt).all() and (order == np.lexsort((np.arange(each), dealt))).all():
-        return Order(each, lanes)
+        return Order(each, lanes, first)
     starts = np.zeros((plan.ranks, lanes + 1), np.int32)
     for rank in range(plan.ranks):
         starts[rank, 1:] = np.cumsum(np.bincount(lane[rank], minlength=lanes))
-    return Order(each, lanes, starts, order.astype(np.int32))
+    return Order(each, lanes, first, starts, order.astype(np.int32))
