@@ -5,7 +5,8 @@
 
 bfloat16, batch 1, a cache of 512 places, random weights. ditron's step is its kernels one after
 another in a captured graph that finds the position in device memory, so one graph serves every
-token. Transformers runs the same model eagerly, in a CUDA graph and under torch.compile. Times are
+token; and as one persistent kernel, whose outputs have to be the same to the last bit. Transformers
+runs the same model eagerly, in a CUDA graph and under torch.compile. Times are
 medians between events, in ms, in one process; the fraction is of the time that reading all weights
 once takes at the memory rate of the machine file. That tokens are right is shown by
 `tests/gpu/test_gpu_models.py`.
@@ -22,6 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
+from zlib import crc32
 
 import torch
 
@@ -48,21 +50,22 @@ CTX, PLACE, ROUNDS = 512, 500, 40
 WAIT_BOUND_S = 30.0
 
 
-def compiled(layers: int) -> tuple[Plan, TritonProgram]:
-    """The plan and the kernels of a step."""
+def compiled(layers: int, *, megakernel: bool) -> tuple[Plan, TritonProgram]:
+    """The plan and the kernels of a step, or its kernel."""
     config = dt.models.read_config({"model_type": "qwen3", "num_hidden_layers": layers, **FIELDS})
     step = dt.models.Shape(batch=1, tokens=1, ctx=CTX, dtype=dt.bf16)
     program = dt.models.decoder(config, dt.Mesh(tp=1), step, outputs=["next", "logits"])
     start = time.perf_counter()
-    exe = dt.compile(program, target="sm_90", options=dt.Options(library=False))
+    options = dt.Options(library=False, megakernel=megakernel)
+    exe = dt.compile(program, target="sm_90", options=options)
     say(f"compiled and proved in {time.perf_counter() - start:.0f} s: {len(exe.plan.tasks)} tasks")
     executor = exe._executor  # pyright: ignore[reportPrivateUsage]
     assert isinstance(executor, CrossExecutor)
     return exe.plan, executor.program
 
 
-def ours(plan: Plan, program: TritonProgram) -> tuple[float, int]:
-    """The median of a step, and the bytes of the weights that it reads."""
+def ours(plan: Plan, program: TritonProgram) -> tuple[float, int, list[torch.Tensor]]:
+    """The median of a step, the bytes of the weights that it reads, and some outputs."""
     gpu = GpuRank(plan, program, 0, WAIT_BOUND_S)
     source = write_source(program.source, Path(tempfile.mkdtemp()))
     gpu.connect(source, [gpu.device.address])
@@ -71,6 +74,7 @@ def ours(plan: Plan, program: TritonProgram) -> tuple[float, int]:
         if buffer.role is not Role.WEIGHT:
             continue
         weight = gpu.memory.buffer(buffer.name)
+        torch.manual_seed(crc32(buffer.name.encode()))
         if not weight.is_floating_point():
             weight.copy_(torch.arange(weight.numel(), device="cuda").view(weight.shape))
         elif weight.dim() == 1:
@@ -85,15 +89,16 @@ def ours(plan: Plan, program: TritonProgram) -> tuple[float, int]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=gpu.main):
         gpu.enqueue()
-    for place in range(4):
+    found: list[torch.Tensor] = []
+    for place in (0, 1, 2, 3, PLACE):
         gpu.memory.buffer("pos").fill_(place)
         graph.replay()
-    torch.cuda.synchronize()
-    chosen, logits = gpu.memory.buffer("next"), gpu.memory.buffer("logits").float()
-    assert torch.isfinite(logits).all()
-    assert int(chosen) == int(logits.argmax())
-    gpu.memory.buffer("pos").fill_(PLACE)
-    return timed(graph.replay), read
+        torch.cuda.synchronize()
+        chosen, logits = gpu.memory.buffer("next"), gpu.memory.buffer("logits").float()
+        assert torch.isfinite(logits).all()
+        assert int(chosen) == int(logits.argmax())
+        found.append(logits.cpu())
+    return timed(graph.replay), read, found
 
 
 def theirs(layers: int) -> dict[str, float]:
@@ -146,10 +151,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layers", type=int, default=36)
     asked = parser.parse_args()
-    plan, program = compiled(asked.layers)
-    mine, read = ours(plan, program)
+    mine, read, outputs = ours(*compiled(asked.layers, megakernel=False))
+    whole, _, same = ours(*compiled(asked.layers, megakernel=True))
+    assert all(map(torch.equal, outputs, same))
     floor = read / load_machine("h200").rates.memory_gbytes_s / 1e6
-    found = {"ditron": mine, **theirs(asked.layers)}
+    found = {"ditron": mine, "one kernel": whole, **theirs(asked.layers)}
     say(f"{asked.layers} layers, {read / 1e9:.2f} GB of weights, floor {floor:.2f} ms")
     for name, ms in found.items():
         say(f"{name:16} {ms:8.3f} ms  {ms / mine:6.2f} x ditron  {floor / ms:5.2f} of the floor")

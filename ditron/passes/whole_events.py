@@ -132,5 +132,5 @@ def _ends(plan: Plan, op: int, *, last: bool) -> Longs:
     """The first or the last task of an op on each of its lanes."""
     tasks = np.flatnonzero(plan.tasks.op == op)
     order = tasks[np.lexsort((plan.tasks.seq[tasks], plan.tasks.lane[tasks]))]
-    start = changes(plan.tasks.lane[order])
+    start = changes(longs(plan.tasks.lane)[order])
     return np.sort(order[last_of_run(start) if last else start])

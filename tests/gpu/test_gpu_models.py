@@ -30,14 +30,14 @@ WORKERS = 32
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("family", ["Qwen3", "Llama"])
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_tokens_are_those_of_transformers(family: str, ranks: int) -> None:
+@pytest.mark.parametrize(("ranks", "megakernel"), [(1, False), (2, False), (1, True)])
+def test_tokens_are_those_of_transformers(family: str, ranks: int, megakernel: bool) -> None:
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     config = getattr(transformers, f"{family}Config")(**FIELDS)
     hf = getattr(transformers, f"{family}ForCausalLM")(config).float().eval()
     wanted = hf.generate(PROMPT, max_new_tokens=12, do_sample=False, eos_token_id=None)
-    mesh, options = dt.Mesh(tp=ranks), dt.Options(workers=WORKERS)
+    mesh, options = dt.Mesh(tp=ranks), dt.Options(workers=WORKERS, megakernel=megakernel)
     with dt.models.from_hf(hf, mesh=mesh, ctx=24, target="cuda", options=options) as model:
         assert torch.equal(model.generate(PROMPT, 12), wanted)
         assert torch.equal(model.generate(PROMPT, 12, prefill=True), wanted)

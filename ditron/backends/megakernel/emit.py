@@ -22,9 +22,11 @@ becomes a function a task kind (`kinds.py`), a queue with a record a grid, and
 
 A program is a lane of the plan. It walks the queue, which is in program order, and runs its run of
 each grid's tasks (first, stride and count follow from its number), so that whatever the plan proves
-of lanes holds. The host's lane has no program of its own: its tasks are first and last on program
-0. Between two grids stands a barrier, since what a lane hands on to itself has no signal. The last
-program to end begins the next epoch, so a launch is all that a step takes.
+of lanes holds. What a lane does once for a grid, wait before its first task and tell after its
+last, stands before and behind the loop over its tasks. The host's lane has no program of its own:
+its tasks are first and last on program 0. Between two grids stands a barrier, since what a lane
+hands on to itself has no signal. The last program to end begins the next epoch, so a launch is all
+that a step takes.
 """
 
 from __future__ import annotations
