@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ditron.analysis.arrays import changes, last_of_run, longs, spans
+from ditron.analysis.arrays import changes, last_of_run, longs, offsets, spans
 from ditron.analysis.arrivals import Columns
 from ditron.plan.tables import DTYPE_BYTES, Bools, Buffer, Longs, Mode, Plan
 
@@ -82,8 +82,10 @@ def find_touches(
         rows = _group_reads(columns, rows)
     finder = _Finder(plan, place, coarse=coarse)
     buffer = accesses.buffer[rows.access]
+    by_buffer = np.argsort(buffer, kind="stable")
+    start = offsets(longs(buffer)[by_buffer], len(plan.buffers))
     for row in np.flatnonzero(written).tolist():
-        finder.add_buffer(row, rows[buffer == row])
+        finder.add_buffer(row, rows[by_buffer[start[row] : start[row + 1]]])
     for group in groups:
         if written[group].any():
             finder.add_shared_bytes(group, rows[np.isin(buffer, group)], whole=whole)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
@@ -82,11 +82,11 @@ class GridSignals:
         parts = (f"{f.expr} {self.grid.shape}".encode() + f.values.tobytes() for f in self.features)
         return blake2b(b"".join(parts), digest_size=16).digest()
 
-    def _once(self, make: Callable[[], Iterator[Forms]], kind: bytes, *rows: Longs) -> list[Forms]:
-        asked = [self._features_key, kind, *(column.tobytes() for column in rows)]
+    def _once(self, make: Callable[..., Iterator[Forms]], *rows: Longs) -> list[Forms]:
+        asked = [make.__name__.encode(), self._features_key, *(column.tobytes() for column in rows)]
         key = blake2b(b"".join(asked), digest_size=16).digest()
         if key not in self._fitted:
-            self._fitted[key] = list(make())
+            self._fitted[key] = list(make(*rows))
         return self._fitted[key]
 
     def add_waits(self, signals: SSAValue, forms: Sequence[Forms], lag: int) -> None:
@@ -98,11 +98,11 @@ class GridSignals:
 
     def wait_forms(self, rows: WaitRows) -> list[Forms]:
         """When, first slot, slots and value of each wait op that the rows take."""
-        make = partial(self._wait_forms, rows)
-        return self._once(make, b"wait", rows.task, rows.slot, rows.value)
+        order = np.lexsort((rows.slot, rows.task))
+        return self._once(self._wait_forms, rows.task[order], rows.slot[order], rows.value[order])
 
-    def _wait_forms(self, rows: WaitRows) -> Iterator[Forms]:
-        for task, *columns in _runs(rows):
+    def _wait_forms(self, *rows: Longs) -> Iterator[Forms]:
+        for task, *columns in _runs(*rows):
             mask = self._mask(task)
             yield [fit_mask(mask, self.features), *(self._fit(task, c, mask) for c in columns)]
 
@@ -118,14 +118,11 @@ class GridSignals:
 
     def notify_forms(self, rows: NotifyRows) -> list[Forms]:
         """When, slot and rank of each notify op that the rows take."""
-        make = partial(self._notify_forms, rows)
-        return self._once(make, b"notify", rows.task, rows.slot, rows.rank)
-
-    def _notify_forms(self, rows: NotifyRows) -> Iterator[Forms]:
         own = rows.task // max(self.grid.tasks // self.ranks, 1)
-        distance = (rows.rank - own) % self.ranks
-        order = np.lexsort((rows.slot, distance, rows.task))
-        task, slot, rank = rows.task[order], rows.slot[order], rows.rank[order]
+        order = np.lexsort((rows.slot, (rows.rank - own) % self.ranks, rows.task))
+        return self._once(self._notify_forms, rows.task[order], rows.slot[order], rows.rank[order])
+
+    def _notify_forms(self, task: Longs, slot: Longs, rank: Longs) -> Iterator[Forms]:
         for part in _layers(task):
             mask = self._mask(task[part])
             columns = (self._fit(task[part], c[part], mask) for c in (slot, rank))
@@ -240,10 +237,11 @@ def grid_signals(program: device.ProgramOp) -> list[GridSignals]:
     return [GridSignals(grid, program.n, outer, fitted) for grid in grids_of(program)]
 
 
-def _runs(rows: WaitRows) -> Iterator[tuple[Longs, Longs, Longs, Longs]]:
-    """(task, first slot, slots, value) of each task's first, second, ... run of slots."""
-    order = np.lexsort((rows.slot, rows.task))
-    task, slot, value = rows.task[order], rows.slot[order], rows.value[order]
+def _runs(task: Longs, slot: Longs, value: Longs) -> Iterator[tuple[Longs, Longs, Longs, Longs]]:
+    """(task, first slot, slots, value) of each task's first, second, ... run of slots.
+
+    Rows are sorted by task, then slot.
+    """
     start = changes(task, value, slot - np.arange(len(slot)))
     at = np.flatnonzero(start)
     many = np.diff(np.append(at, len(task)))

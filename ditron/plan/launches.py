@@ -239,12 +239,13 @@ def _behind_library(
 def _of_op(
     plan: Plan, rank: int, op: int, driven: Collection[str], recorded: Bools
 ) -> Iterator[HostCall]:
-    tasks = np.flatnonzero((plan.tasks.op == op) & (plan.tasks.rank == rank))
+    everywhere = plan.tasks_of(op)
+    tasks = everywhere[plan.tasks.rank[everywhere] == rank]
     if not len(tasks):
         return
     engine, lane = plan.ops[op].engine, plan.lanes.index[plan.tasks.lane[tasks]]
     if engine not in driven:
-        every = plan.lanes.index[plan.tasks.lane[plan.tasks.op == op]]
+        every = plan.lanes.index[plan.tasks.lane[everywhere]]
         stream = 1 if engine == "copy" else 0
         programs = int(every.max()) + 1
         yield HostCall(rank, stream, LaunchKind.KERNEL, op, programs=programs)

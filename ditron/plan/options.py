@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
-from typing import Literal, get_args, get_type_hints
+from functools import cache
+from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -119,9 +120,14 @@ class Options(OpOptions):
                 raise OptionError(f"per_op[{pattern!r}] is the name of no op; there are {known}")
 
 
+@cache
+def _hints(options: type[OpOptions]) -> dict[str, Any]:
+    return get_type_hints(options)
+
+
 def check_types(options: OpOptions) -> None:
     """Raise an OptionError for the first option whose value is of a wrong type."""
-    for name, hint in get_type_hints(type(options)).items():
+    for name, hint in _hints(type(options)).items():
         value = getattr(options, name)
         try:
             msgspec.convert(value, hint, strict=True, from_attributes=False)

@@ -307,6 +307,11 @@ class Plan:
         op = self.ops[int(self.tasks.op[task])]
         return op.fold(access - self.accesses_of(task).start) if op.folds else None
 
+    def tasks_of(self, op: int) -> Longs:
+        """The tasks of an op, on all ranks."""
+        rows = _rows(self.tasks.op, op)
+        return np.arange(rows.start, rows.stop, dtype=np.int64)
+
     def accesses_of(self, task: int) -> range:
         """Rows of `accesses` that belong to a task."""
         return _rows(self.accesses.task, task)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import SSAValue
 
-from ditron.analysis.arrays import longs
+from ditron.analysis.arrays import longs, spans
 from ditron.analysis.grid_values import Grid, evaluate_grid
 from ditron.ir import device
 from ditron.plan.expr import Values as Longs
@@ -46,9 +46,11 @@ class GridFacts:
     def of(plan: Plan, op: int, grid_op: device.GridOp, outer: dict[SSAValue, Longs]) -> GridFacts:
         """What is known of a grid, the `op`-th of the program."""
         grid = evaluate_grid(grid_op, plan.ranks, outer)
-        tasks = np.flatnonzero(plan.tasks.op == op)
+        tasks = plan.tasks_of(op)
         rank = longs(plan.tasks.rank)[tasks]
-        rows = np.flatnonzero(np.isin(plan.accesses.task, tasks))
+        end = np.searchsorted(plan.accesses.task, tasks, side="right")
+        first = np.searchsorted(plan.accesses.task, tasks)
+        rows = spans(first, end - first)
         views = len(rows) // max(len(tasks), 1)
         shape = (len(tasks), views, plan.accesses.lo.shape[1])
         lo, hi = plan.accesses.lo[rows].reshape(shape), plan.accesses.hi[rows].reshape(shape)

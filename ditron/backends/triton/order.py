@@ -32,7 +32,7 @@ class Order:
 
 def lane_order(plan: Plan, op: int) -> Order:
     """The order of an op's tasks on every rank."""
-    rows = np.flatnonzero(plan.tasks.op == op)
+    rows = plan.tasks_of(op)
     each = len(rows) // plan.ranks
     lane = longs(plan.lanes.index)[plan.tasks.lane[rows]].reshape(plan.ranks, each)
     seq = longs(plan.tasks.seq)[rows].reshape(plan.ranks, each)

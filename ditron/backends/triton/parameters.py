@@ -89,11 +89,14 @@ class IndexValues:
     def __init__(
         self,
         program: device.ProgramOp,
+        outer: Iterable[SSAValue],
         grid: device.GridOp,
         parameters: Parameters,
         tables: dict[str, Ints],
     ) -> None:
-        self.program, self.grid = program, grid
+        # The program's own: a scan of its ops for every grid would grow with their product.
+        self.outer = [value.owner for value in outer if isinstance(value.owner, Operation)]
+        self.grid = grid
         self.parameters, self.tables = parameters, tables
         self.names = parameters.names
         self._names: dict[SSAValue, str] = {}
@@ -102,10 +105,10 @@ class IndexValues:
         # Of lookups that are alike, the first.
         self._lookups: dict[tuple[object, ...], SSAValue] = {}
         self._same: dict[SSAValue, SSAValue] = {}
-        for op in program.body.block.ops:
+        for op in self.outer:
             if isinstance(op, device.RankOp):
                 self._know(op.result, Range(0, program.n - 1), "me")
-        for op in self._index_ops(program.body.block.ops):
+        for op in self._index_ops(self.outer):
             self._know_op(op)
         for arg, bound in zip(grid.body.block.args, grid.dims, strict=True):
             self._know(arg, Range(0, max(bound - 1, 0)), arg.name_hint or "i")
@@ -148,9 +151,8 @@ class IndexValues:
 
     def define(self, inner: bool) -> list[str]:
         """Lines that define what is used: of the grid (`inner`) or of the program."""
-        block = self.grid.body.block if inner else self.program.body.block
         lines: list[str] = []
-        for op in reversed(self._index_ops(block.ops)):
+        for op in reversed(self._index_ops(self.grid.body.block.ops if inner else self.outer)):
             if op.results[0] in self._used:
                 lines.append(f"{self._names[op.results[0]]} = {self._definition(op)}")
         if inner:

@@ -57,7 +57,9 @@ class SignalCode:
         self.name = module.functions.fresh(grid.label)
         self.names = Names()
         self.parameters = Parameters(self.names)
-        self.values = IndexValues(module.program, grid, self.parameters, module.tables)
+        self.values = IndexValues(
+            module.program, module.outer, grid, self.parameters, module.tables
+        )
         self.facts = GridFacts.of(module.plan, op, grid, module.outer)
         self.order = lane_order(module.plan, op)
         self.code = Code()
