@@ -244,11 +244,10 @@ class CommonCells:
 
     def _program_relations(self) -> Iterator[tuple[Longs, ...]]:
         """Dimensions that an op keeps, and where shards lie in their tensors."""
-        for stretch in self.program_axes.same_stretches():
-            yield tuple(longs([number]) for number in stretch)
-        lines = [stretch for a, b in self._runs() for stretch in stretches(a, b)]
-        if lines:
-            yield tuple(np.array(lines, np.int64).T)
+        same = list(self.program_axes.same_stretches())
+        same += (stretch for a, b in self._runs() for stretch in stretches(a, b))
+        if same:
+            yield tuple(np.array(same, np.int64).T)
         ranks = np.arange(self.plan.ranks)
         for bound in (*self.sources, *self.outputs):
             base = self.program_axes.base[bound.value]

@@ -53,6 +53,7 @@ class ProgramAxes:
 
     def __init__(self, program: task.ProgramOp, base: int) -> None:
         self.program = program
+        self._kernels: dict[object, core.FuncOp] = {}
         self.base: dict[SSAValue, int] = {}
         sizes: list[int] = []
         for op in program.body.block.ops:
@@ -64,7 +65,7 @@ class ProgramAxes:
     def same_stretches(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Stretches of axes that are one: (axis, start, other axis, start there, size)."""
         for op in self.program.body.block.ops:
-            for (a, i), (b, j) in _same_dims(op):
+            for (a, i), (b, j) in _same_dims(self, op):
                 size = min(task.spec_of(a).shape[i], task.spec_of(b).shape[j])
                 yield self.base[a] + i, 0, self.base[b] + j, 0, size
             for (a, i), start, (b, j), there, size in _stretches(op, self.program.mesh):
@@ -75,6 +76,14 @@ class ProgramAxes:
         for op in self.program.body.block.ops:
             if isinstance(op, task.ReshapeOp):
                 yield self._line(op.operand), self._line(op.result)
+
+    def whole_kernel(self, op: task.ComputeOp) -> core.FuncOp:
+        """An op's kernel for its tensors as a whole; layers' ops that say the same have one."""
+        types = tuple(value.type for value in (*op.operands, op.result))
+        key = (op.name, types, tuple(op.properties.items()))
+        if key not in self._kernels:
+            self._kernels[key] = whole_kernel(op)
+        return self._kernels[key]
 
     def _line(self, value: SSAValue) -> Line:
         return Line.whole(self.base[value], task.spec_of(value).shape)
@@ -92,7 +101,7 @@ def _runs_whole(op: Operation) -> bool:
     return placed or isinstance(op, (*WHOLE, task.HeadsOp))
 
 
-def _same_dims(op: Operation) -> Iterator[tuple[Dim, Dim]]:
+def _same_dims(axes: ProgramAxes, op: Operation) -> Iterator[tuple[Dim, Dim]]:
     """Dimensions of operands that are one with the result's, or with each other."""
     if isinstance(op, task.CallOp):
         yield from _call_dims(op)
@@ -101,17 +110,17 @@ def _same_dims(op: Operation) -> Iterator[tuple[Dim, Dim]]:
             lhs, rhs = op.inner_dims
             yield (op.lhs, lhs), (op.rhs, rhs)
         if _runs_whole(op) and not isinstance(op, task.HeadsOp):
-            yield from _kernel_dims(op)
+            yield from _kernel_dims(axes, op)
         for operand, dims in zip(op.operands, op.becomes(), strict=True):
             yield from (
                 ((operand, d), (op.result, to)) for d, to in enumerate(dims) if to is not None
             )
 
 
-def _kernel_dims(op: task.ComputeOp) -> Iterator[tuple[Dim, Dim]]:
+def _kernel_dims(axes: ProgramAxes, op: task.ComputeOp) -> Iterator[tuple[Dim, Dim]]:
     """Those that an op's kernel says are one."""
     values = [*tile_kernel(op).values, op.result]
-    for shared in shared_dims(whole_kernel(op)):
+    for shared in shared_dims(axes.whole_kernel(op)):
         yield (values[shared.a], shared.a_dim), (values[shared.b], shared.b_dim)
 
 
@@ -287,7 +296,7 @@ def _layer_tags(
 ) -> Tags:
     if isinstance(op, task.HeadsOp):
         return attention_tags(axes.base, cuts, op, tags)
-    kernel, values = whole_kernel(op), tile_kernel(op).values
+    kernel, values = axes.whole_kernel(op), tile_kernel(op).values
     return _kernel_tags(axes, cuts, op, kernel, values, tags)
 
 
