@@ -73,7 +73,7 @@ def default_pipeline(options: Options, machine: str, *, driven: bool = False) ->
     Where the host drives transfers (`driven`), tasks cannot reach peers in place, and copies within
     a rank have a lane of their own.
     """
-    fusion = [FuseTilesPass()] if options.fusion is not False else []
+    fusion = [FuseTilesPass(machine)] if options.fusion is not False else []
     described = load_machine(machine)
     serial = is_serial(described)
     waves = [] if serial else [SplitWavesPass(machine, options.workers or 1)]

@@ -80,6 +80,23 @@ def halved_dims(kernel: core.FuncOp) -> set[tuple[int, int]]:
     return {view_dim(kernel, op.operand, op.dim_index) for op in swaps}
 
 
+def whole_dims(kernel: core.FuncOp) -> Iterator[Dim]:
+    """Dimensions of tiles and views that a kernel needs all of at once, or numbers from 0 on."""
+    for op in kernel.body.block.ops:
+        match op:
+            case core.DotOp():
+                yield op.lhs, len(tile_dims(op.lhs)) - 1
+            case core.GatherOp():
+                yield op.view, 0
+            case core.AtOp():
+                yield op.view, op.dim_index
+                yield op.part, op.dim_index
+            case core.AlongDim():
+                yield op.operands[0], op.dim_index
+            case _:
+                pass
+
+
 def _same_dims(kernel: core.FuncOp) -> Iterator[tuple[Dim, Dim]]:
     for op in kernel.body.block.ops:
         match op:

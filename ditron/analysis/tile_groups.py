@@ -1,7 +1,7 @@
 """Which compute ops of a task program share a tile, and what products stand beside a collective.
 
-A tile kernel fuses with the pointwise ops around it only if their grids agree; so a product and the
-pointwise ops that its result flows through form a group with one tile.
+A tile kernel fuses with the pointwise ops around it if their grids agree; so a product and the
+pointwise ops that its result flows through, or blocks of its columns, form a group with one tile.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 import networkx as nx
+from xdsl.ir import SSAValue
 
 from ditron.analysis.shards import moved_dim
 from ditron.ir import task
@@ -44,14 +45,28 @@ def tile_groups(program: task.ProgramOp) -> dict[task.ComputeOp, TileGroup]:
         shape = task.spec_of(op.result).shape
         for operand in op.operands:
             maker = operand.owner
-            same = task.spec_of(operand).shape == shape
-            if same and isinstance(maker, task.ComputeOp) and maker in place:
+            if task.spec_of(operand).shape != shape:
+                continue
+            if isinstance(maker, task.ComputeOp) and maker in place:
                 graph.add_edge(maker, op)
+            product = _seen(operand).owner
+            if not (isinstance(op, task.PointwiseOp) and isinstance(product, task.MatmulOp)):
+                continue
+            if task.spec_of(product.result).shape[:-1] == shape[:-1]:
+                graph.add_edge(product, op)
     found: dict[task.ComputeOp, TileGroup] = {}
     for members in nx.connected_components(graph):
         group = TileGroup(tuple(sorted(members, key=place.__getitem__)))
         found |= dict.fromkeys(members, group)
     return found
+
+
+def _seen(value: SSAValue) -> SSAValue:
+    """What a value is a part of, or has the elements of."""
+    op = value.owner
+    if isinstance(op, task.ReshapeOp) or (isinstance(op, task.SliceOp) and op.position is None):
+        return _seen(op.operand)
+    return value
 
 
 def local_shape(spec: TensorSpec, mesh: Mesh) -> tuple[int, ...]:

@@ -85,6 +85,17 @@ def stream_us(machine: Machine, dtype: str, size_bytes: Number) -> Number:
     return size_bytes * (1 / rate) + converted + machine.costs.task_us
 
 
+def pointwise_us(machine: Machine, elements: Number) -> Number:
+    """What is computed on a tile besides products, by one worker; `elements` of all steps.
+
+    A core takes each step from its cache and back, a GPU works in registers.
+    """
+    if is_serial(machine):
+        return elements * (2 * DTYPE_BYTES["f32"] / (machine.rates.memory_gbytes_s * US_PER_GB_S))
+    a_us = machine.rates.matrix_tflops["f32"] * US_PER_TFLOP_S / machine.workers
+    return elements * (2 / a_us)
+
+
 def _convert_us(machine: Machine, dtype: str, size_bytes: Number) -> Number:
     rate = machine.rates.convert_gelements_s
     if dtype == "f32" or rate == 0:
@@ -214,7 +225,7 @@ def gemm_cost(machine: Machine, shape: GemmShape, tile: Sequence[int]) -> TiledC
             total += one * down * across
             tasks += down * across
             largest = max(largest, one)
-    us = max(_in_waves(machine, total, largest, tasks), fetch_us(machine, shape.operand_bytes))
+    us = max(in_waves(machine, total, largest, tasks), fetch_us(machine, shape.operand_bytes))
     return TiledCost(us, largest, tasks)
 
 
@@ -264,7 +275,7 @@ def sum_cost(
             total += one * down * across
             tasks += down * across
             largest = max(largest, one)
-    return TiledCost(_in_waves(machine, total, largest, tasks), largest, tasks)
+    return TiledCost(in_waves(machine, total, largest, tasks), largest, tasks)
 
 
 def cut(size: int, block: int) -> list[tuple[int, int]]:
@@ -280,7 +291,7 @@ def _worked(machine: Machine, size: int, block: int) -> list[tuple[int, int]]:
     return parts if whole else [(block, sum(times for _, times in parts))]
 
 
-def _in_waves(machine: Machine, total: float, largest: float, tasks: int) -> float:
+def in_waves(machine: Machine, total: float, largest: float, tasks: int) -> float:
     """`total` us of tasks on a rank's workers, none of them longer than `largest`."""
     workers = machine.workers
     if workers == 1 or not tasks:

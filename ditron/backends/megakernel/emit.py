@@ -41,6 +41,7 @@ from ditron.analysis.grid_values import evaluate_program
 from ditron.analysis.symbols import device_program, kernels
 from ditron.backends.megakernel.kinds import GIVEN, LINE_BYTES, Kind, kind_of, record_fields
 from ditron.backends.triton.emit import check_plan, imports
+from ditron.backends.triton.factors import with_factors_after
 from ditron.backends.triton.facts import local_signals
 from ditron.backends.triton.names import RESERVED, Names
 from ditron.backends.triton.parameters import POINTERS, TYPES
@@ -92,7 +93,7 @@ def emit_megakernel(module: ModuleOp, plan: Plan, target: Target) -> TritonProgr
     program = device_program(module)
     shared = Module(
         program=program,
-        funcs=kernels(module),
+        funcs=with_factors_after(kernels(module)),
         plan=plan,
         target=replace(target, descriptors=False, attended=ATTENDED),
         outer=evaluate_program(program),

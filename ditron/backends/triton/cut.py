@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from ditron.analysis.kernel_work import sums_apart
 from ditron.backends.triton.blocks import (
     Blocks,
     attention_blocks,
@@ -68,7 +69,7 @@ def cut_call(facts: CallFacts, target: Target) -> Cut:
     """Blocks for a kernel's call on a target."""
     func = facts.func
     capacity = walked_dims(func)
-    if has_reductions(func):
+    if has_reductions(func) and not (has_dots(func) and capacity[-2] == 1 and sums_apart(func)):
         made = attention_blocks if has_dots(func) else row_blocks
         return Cut(made(func, capacity, target))
     if not has_dots(func):

@@ -38,6 +38,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ditron.analysis.grid_values import evaluate_program
 from ditron.analysis.lane_barriers import find_without_barrier
 from ditron.analysis.symbols import device_program, kernels
+from ditron.backends.triton.factors import with_factors_after
 from ditron.backends.triton.facts import local_signals, ordered_signals
 from ditron.backends.triton.grid import GridKernel
 from ditron.backends.triton.names import LIBRARY, RESERVED, Names, nameless
@@ -80,7 +81,7 @@ def emit_module(
     sites: list[Site] = []
     shared = Module(
         program=program,
-        funcs=kernels(module),
+        funcs=with_factors_after(kernels(module)),
         plan=plan,
         target=target,
         outer=evaluate_program(program),

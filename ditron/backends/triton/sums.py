@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from xdsl.dialects.builtin import Float32Type
 from xdsl.ir import Operation, SSAValue
 
+from ditron.analysis.kernel_work import is_part, multiplies
+from ditron.backends.triton.origins import origin
 from ditron.backends.triton.parameters import TYPES
 from ditron.backends.triton.views import Axes, Axis, Frame, turned
 from ditron.ir import core
@@ -150,9 +153,38 @@ class Sums:
             return f"tl.sum({self._scaled(op, needed, ks)}, {len(frame)})"
         sums = self.names.fresh("sums")
         self.code(f"{sums} = tl.zeros({_shape(inner)}, tl.float32)")
-        with self.values.loop(ks, needed, self.values.blocks.stages):
+        along = needed[0][1]
+        beside = {
+            one: (one.operand, along, inner) for one in self._row_sums_beside(op, axes, frame)
+        }
+        added = {one: self.names.fresh("added") for one in beside}
+        for name in added.values():
+            self.code(f"{name} = tl.zeros({_shape((*_ones(frame), ks))}, tl.float32)")
+        with self.values.loop(ks, [*needed, *beside.values()], self.values.blocks.stages):
             self.code(f"{sums} += {self._scaled(op, needed, ks)}")
+            for one, block in beside.items():
+                tile = self.values.inside(ks, inner, self.values.tile(*block), "0.0")
+                self.code(f"{added[one]} += {tile}")
+        for one, name in added.items():
+            self.values.learn(one.result, axes, frame, f"tl.sum({name})")
         return f"tl.sum({sums}, {len(frame)})"
+
+    def _row_sums_beside(self, op: core.DotOp, axes: Axes, frame: Frame) -> list[core.SumOp]:
+        """Sums over what a product of one row sums over, too, which its loop makes as well."""
+        func, last = self.values.func, len(core.tile_type(op.lhs).dims) - 1
+        far = origin(func, op.lhs, last)
+        return [
+            one
+            for one in func.body.block.ops
+            if isinstance(one, core.SumOp)
+            and set(core.tile_type(one.result).dims) == {1}
+            and one.dim_index == last == len(core.tile_type(one.operand).dims) - 1
+            and origin(func, one.operand, last) == far
+            and isinstance(core.tile_type(one.operand).element_type, Float32Type)
+            and not multiplies(one.operand)
+            and not any(is_part(one.result, operand) for operand in op.operands)
+            and not self.values.knows(one.result, axes, frame)
+        ]
 
     def _scaled(self, op: core.DotOp, needed: Sequence[Needed], ks: Axis) -> str:
         wide = dtype_name(core.tile_type(op.lhs).element_type) == "f32"
@@ -256,6 +288,11 @@ def _shape(frame: Frame) -> str:
     """A block's shape in a frame."""
     sizes = [axis.block for axis in frame]
     return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
+
+
+def _ones(frame: Frame) -> Frame:
+    """A frame of blocks of one element."""
+    return tuple(replace(axis, block=1) for axis in frame)
 
 
 def _number(value: int | None, name: str) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
+from ditron.analysis.kernel_work import multiplies
 from ditron.backends.triton.blocks import Blocks
 from ditron.backends.triton.origins import origin
 from ditron.backends.triton.parameters import TYPES
@@ -140,7 +141,7 @@ class KernelValues:
                 return self.sums.operands(op, axes, frame)
             case _:
                 found = [(operand, axes, frame) for operand in op.operands]
-                return sorted(found, key=lambda needed: not _multiplies(needed[0]))
+                return sorted(found, key=lambda needed: not multiplies(needed[0]))
 
     def tile(self, value: SSAValue, axes: Axes, frame: Frame) -> str:
         """The variable (or literal) that holds a block of a tile."""
@@ -156,6 +157,10 @@ class KernelValues:
             text = name
         self._known[-1][key] = text
         return text
+
+    def knows(self, value: SSAValue, axes: Axes, frame: Frame) -> bool:
+        """Whether a block of a tile is there already."""
+        return any(_place(value, axes, frame) in known for known in self._known)
 
     def learn(self, value: SSAValue, axes: Axes, frame: Frame, text: str) -> None:
         """Take down what holds a block of a tile: it came with something else."""
@@ -347,11 +352,3 @@ def _with_halves_swapped(axes: Axes, frame: Frame, dim: int) -> tuple[Axes, Fram
 
 def _is_bool(value: SSAValue) -> bool:
     return dtype_name(core.tile_type(value).element_type) == "bool"
-
-
-def _multiplies(value: SSAValue) -> bool:
-    """Whether a product is part of a tile."""
-    op = _owner(value)
-    return isinstance(op, core.DotOp) or any(
-        _multiplies(o) for o in op.operands if isinstance(o.type, core.TileType)
-    )
