@@ -82,19 +82,19 @@ def attention_tags(
             loads.append(np.stack([tags[x][:, p.here, p.group : p.group + 1] for p in parts]))
         loads += [tags[number] for number in numbers]
         first = np.array([one.first for one in parts], np.int64)
-        within = np.stack([places[:-1][one.here] for one in parts]) - first[:, None]
+        within = np.stack([places[p.here.start : p.here.stop + 1] for p in parts]) - first[:, None]
         stored: list[Tags] = []
 
-        def starts(view: int, dim: int, within: Longs = within) -> Longs:
+        def edges(view: int, dim: int, within: Longs = within) -> Longs:
             of_places = view in (1, 2) and dim == 1
-            return within if of_places else cuts.edges(base[op.operands[view]] + dim)[:-1]
+            return within if of_places else cuts.edges(base[op.operands[view]] + dim)
 
         run_kernel(
             func,
             Hands(
                 load=loads.__getitem__,
                 store=lambda _, tile, stored=stored: stored.append(tile),
-                starts=starts,
+                edges=edges,
                 index=lambda _, first=first: first,  # of a whole attention 0
             ),
         )

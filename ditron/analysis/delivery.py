@@ -206,15 +206,15 @@ class _Delivery:
             by = np.broadcast_to(tasks.reshape(-1, *[1] * dims[view]), at.shape)
             memory.write(at.ravel(), np.broadcast_to(tags, at.shape).ravel(), by.ravel())
 
-        def starts(view: int, dim: int) -> Longs:
+        def edges(view: int, dim: int) -> Longs:
             many = int(self.cells.many[first[0] + view, dim])
-            return self.cells.views.starts(self.cells.cuts, first + view, dim, many)
+            return self.cells.views.edges(self.cells.cuts, first + view, dim, many)
 
         numbers = self.plan.arguments.value[
             np.searchsorted(self.plan.arguments.task, tasks)[:, None]
             + np.arange(len(kernel.indices))
         ]
-        run_kernel(kernel, Hands(load, store, starts, lambda index: numbers[:, index]))
+        run_kernel(kernel, Hands(load, store, edges, lambda index: numbers[:, index]))
 
     def _transfer_folded(self, tasks: Longs) -> None:
         """Copies between views that are not the boxes themselves: in the views' order."""

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from ditron.analysis.arrays import longs
 from ditron.analysis.cells import Cuts
 from ditron.analysis.program_tags import ProgramAxes, shards
-from ditron.analysis.ring import Tags, dot
+from ditron.analysis.ring import Tags, dot, weights
 from ditron.ir import task
 from ditron.ir.locations import op_location
 
@@ -93,6 +93,8 @@ def _terms(
     rhs = np.swapaxes(rhs, 0, 1) if op.transpose_b is not None else rhs
     parts = shards(task.spec_of(op.lhs), axes.program.mesh)
     axis = axes.base[op.lhs] + 1
+    by = weights(cuts.edges(axis))
     for offset, extent in zip(parts.offset[:, 1], parts.extent[:, 1], strict=True):
         ends = cuts.cell(longs([axis, axis]), longs([offset, offset + extent])).tolist()
-        yield dot(lhs[:, slice(*ends)], rhs[slice(*ends)])
+        here = slice(*ends)
+        yield dot(lhs[:, here], rhs[here], by[here])

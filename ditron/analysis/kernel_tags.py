@@ -20,11 +20,14 @@ from ditron.analysis.ring import (
     gather,
     maximum,
     part_at,
+    total,
+    weights,
     where,
     with_part_at,
 )
 from ditron.ir import core
 from ditron.ir.attrs import dtype_name
+from ditron.plan.dtypes import DTYPES
 from ditron.plan.tables import Longs
 
 
@@ -32,14 +35,19 @@ from ditron.plan.tables import Longs
 class Hands:
     """What a kernel touches memory with; a view is its number.
 
-    `load` and `store` move the tags of all of a view. `starts` says where the cells of one of its
-    dimensions begin, in elements of the view. `index` is one of the kernel's indices.
+    `load` and `store` move the tags of all of a view. `edges` says where the cells of one of its
+    dimensions begin and the last one ends, in elements of the view. `index` is one of the kernel's
+    indices.
     """
 
     load: Callable[[int], Tags]
     store: Callable[[int, Tags], None]
-    starts: Callable[[int, int], Longs]
+    edges: Callable[[int, int], Longs]
     index: Callable[[int], Longs]
+
+    def starts(self, view: int, dim: int) -> Longs:
+        """Where cells begin."""
+        return self.edges(view, dim)[..., :-1]
 
 
 def run_kernel(kernel: core.FuncOp, hands: Hands) -> None:
@@ -77,17 +85,37 @@ class _Run:
                 view, ids = self.views.index(op.view), self.tiles[op.ids]
                 starts = self.hands.starts(view, 0)
                 return gather(self.hands.load(view), ids, starts, len(tile_dims(op.ids)))
-            case core.IndexOp():
-                number = self.hands.index(list(self.kernel.indices).index(op.index))
-                ones = [1] * len(tile_dims(op.result))
-                return number.astype(np.uint64).reshape(*number.shape, *ones)
-            case core.IotaOp():
-                starts = self.hands.starts(*view_dim(self.kernel, op.operand, op.dim_index))
-                shape = [1] * len(tile_dims(op.result))
-                shape[op.dim_index] = -1
-                return starts.astype(np.uint64).reshape(*starts.shape[:-1], *shape)
+            case core.IndexOp() | core.IotaOp():
+                return self._numbers(op)
+            case core.DotOp() | core.SumOp():
+                return self._sum(op)
             case _:
                 return _pure(op, [self.tiles[operand] for operand in op.operands])
+
+    def _numbers(self, op: core.IndexOp | core.IotaOp) -> Tags:
+        shape = [1] * len(tile_dims(op.result))
+        if isinstance(op, core.IndexOp):
+            found = self.hands.index(list(self.kernel.indices).index(op.index))
+            return found.astype(np.uint64).reshape(*found.shape, *shape)
+        starts = self.hands.starts(*view_dim(self.kernel, op.operand, op.dim_index))
+        shape[op.dim_index] = -1
+        return starts.astype(np.uint64).reshape(*starts.shape[:-1], *shape)
+
+    def _sum(self, op: core.DotOp | core.SumOp) -> Tags:
+        operands, ndim = [self.tiles[x] for x in op.operands], len(tile_dims(op.operands[0]))
+        if isinstance(op, core.DotOp):
+            by = self._weights(op.lhs, ndim - 1, ndim)
+            return dot(operands[0], operands[1], by, transpose_b=op.transpose_b is not None)
+        by = self._weights(op.operand, op.dim_index, ndim)
+        return total(operands[0], by, op.dim_index - ndim)
+
+    def _weights(self, tile: SSAValue, dim: int, ndim: int) -> Tags:
+        """What the cells of one of a tile's dimensions count for in a sum over it."""
+        if tile_dims(tile)[dim] == 1:
+            return np.ones((1,) * ndim, np.uint64)
+        found = weights(self.hands.edges(*view_dim(self.kernel, tile, dim)))
+        *many, cells = found.shape
+        return found.reshape(*many, *[1] * dim, cells, *[1] * (ndim - dim - 1))
 
     def _part(
         self, op: core.LoadAtOp | core.StoreAtOp, tile: SSAValue
@@ -103,17 +131,14 @@ def _pure(op: Operation, operands: list[Tags]) -> Tags:
     ndim = len(tile_dims(op.operands[0] if op.operands else op.results[0]))
     match op:
         case core.ConstantOp():
-            made = constant(op.number).reshape((1,) * ndim)
-        case core.DotOp():
-            made = dot(*operands, transpose_b=op.transpose_b is not None)
+            kind = DTYPES[dtype_name(core.tile_type(op.result).element_type)].kind
+            made = constant(op.number, kind).reshape((1,) * ndim)
         case core.ExpandDimsOp():
             (tile,) = operands
             many, dims = tile.shape[:-ndim], tile.shape[-ndim:]
             made = tile.reshape(*many, *[1] * op.added, *dims)
         case core.TransposeOp() | core.SwapHalvesOp():
             made = _moved(op, operands[0], ndim)
-        case core.SumOp():
-            made = operands[0].sum(op.dim_index - ndim, np.uint64, keepdims=True)
         case core.MaxOp() | core.ArgmaxOp():
             x, *labels = operands
             axis = op.dim_index - ndim

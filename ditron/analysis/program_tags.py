@@ -13,7 +13,7 @@ from ditron.analysis.cells import Cuts
 from ditron.analysis.kernel_dims import dim_class, shared_dims
 from ditron.analysis.kernel_tags import Hands, run_kernel
 from ditron.analysis.lines import Line
-from ditron.analysis.ring import BINARY, Tags, cast, dot, function, input_tags
+from ditron.analysis.ring import BINARY, Tags, cast, dot, function, input_tags, weights
 from ditron.ir import core, task
 from ditron.ir.tile_kernels import tile_kernel, whole_kernel
 from ditron.plan.placement import Mesh, Partial, Shard, shard_extent, shard_size
@@ -191,8 +191,9 @@ def program_tags(axes: ProgramAxes, cuts: Cuts) -> dict[SSAValue, Tags]:
                 edges = [cuts.edges(base + d) for d in range(len(spec.shape))]
                 tags[op.result] = source_tags(op.tensor_name.data, spec, edges, axes.program.mesh)
             case task.MatmulOp():
-                transpose = op.transpose_b is not None
-                tags[op.result] = dot(tags[op.lhs], tags[op.rhs], transpose_b=transpose)
+                transpose, (inner, _) = op.transpose_b is not None, op.inner_dims
+                by = weights(cuts.edges(axes.base[op.lhs] + inner))
+                tags[op.result] = dot(tags[op.lhs], tags[op.rhs], by, transpose_b=transpose)
             case task.CallOp():
                 tags[op.result] = _kernel_tags(axes, cuts, op, op.function(), op.args, tags)
             case task.ComputeOp() if _runs_whole(op):
@@ -284,7 +285,7 @@ def _kernel_tags(
         Hands(
             load=lambda view: tags[held[view]],
             store=lambda _, made: stored.append(made),
-            starts=lambda view, dim: cuts.edges(axes.base[held[view]] + dim)[:-1],
+            edges=lambda view, dim: cuts.edges(axes.base[held[view]] + dim),
             index=lambda _: np.zeros((), np.int64),
         ),
     )

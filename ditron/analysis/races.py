@@ -24,7 +24,7 @@ from ditron.analysis.separation import check_separation
 from ditron.analysis.touches import WRITE, Touches, byte_intervals, find_touches
 from ditron.analysis.whole_runs import SetPairs, ordered_whole
 from ditron.errors import RaceError
-from ditron.plan.tables import Bools, Longs, Mode, Plan
+from ditron.plan.tables import Bools, Boundary, Longs, Mode, Plan
 
 # Pairs that are compared at once.
 BATCH = 1 << 22
@@ -91,7 +91,7 @@ def _count_ordered(order: HappensBefore, runs: Runs, *, explain: bool = False) -
     pairs = int((compared.sets.m + compared.sets.n)[sure].sum())
     for before, after, gap in _pairs(runs, compared, np.flatnonzero(~sure)):
         a, b = touches.last[before], touches.first[after]
-        sure = order.ordered(a, 0, b, gap)
+        sure = order.ordered(a, 0, b, gap) | _before_its_end(order, a, b, gap)
         pairs += len(a)
         if sure.all():
             continue
@@ -102,6 +102,22 @@ def _count_ordered(order: HappensBefore, runs: Runs, *, explain: bool = False) -
         found = _explain(order, int(a[row]), int(b[row]), int(gap[row]), len(bad) - 1)
         raise RaceError(found.text, found.where, found)
     return pairs
+
+
+def _before_its_end(order: HappensBefore, a: Longs, b: Longs, gap: Longs) -> Bools:
+    """Whether `b` is the host's that takes a buffer back, and `a` before its rank's launch ends.
+
+    All that a rank does in a launch is before its next acquire, which waits for nothing else. This
+    tells what reached a task of the rank that has nothing to do, and so no touch in between.
+    """
+    columns, plan = order.columns, order.columns.plan
+    acquire = np.full(plan.ranks, -1)
+    acquire[columns.rank[columns.acquires]] = np.flatnonzero(columns.acquires)
+    following = acquire[columns.rank[b]]
+    told = columns.releases[b] & (gap == 0) & (following >= 0)
+    if plan.boundary is not Boundary.STREAM or not told.any():
+        return np.zeros(len(a), np.bool_)
+    return told & order.ordered(a, 0, np.where(told, following, 0), 1)
 
 
 @dataclass(frozen=True)

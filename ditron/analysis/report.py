@@ -8,6 +8,7 @@ from time import perf_counter
 
 from ditron.analysis.deadlock import DeadlockReport, check_deadlock
 from ditron.analysis.delivery import DeliveryReport, check_delivery
+from ditron.analysis.own_overlaps import check_own_overlaps
 from ditron.analysis.proof_cache import ProofCache, proof_key
 from ditron.analysis.races import RaceReport, check_races
 from ditron.ir import core, task
@@ -111,6 +112,7 @@ def _prove(
     deadlock = check_deadlock(plan)
     finished = perf_counter()
     races = check_races(plan)
+    check_own_overlaps(plan, kernels)
     ordered = perf_counter()
     delivery = None if program is None else check_delivery(plan, kernels, program)
     end = perf_counter()

@@ -50,11 +50,29 @@ def input_tags(name: str, edges: list[npt.NDArray[np.int64]]) -> Tags:
     return tags
 
 
-def constant(number: float) -> Tags:
-    """A number: integers are the ring's own, about others nothing is known but their digits."""
-    if float(number).is_integer():
+LARGEST_OWN = 16
+"""Beyond, products of a few numbers would come to a multiple of 2^64, which is nothing."""
+
+
+def constant(number: float, kind: Kind) -> Tags:
+    """A number: integers and small whole ones are the ring's own.
+
+    About others nothing is known but their digits.
+    """
+    if kind is not Kind.FLOAT or (float(number).is_integer() and abs(number) <= LARGEST_OWN):
         return np.array(int(number) % 2**64, np.uint64)
     return word(f"constant {float(number)!r}")
+
+
+def weights(edges: Longs) -> Tags:
+    """What the cells [.., C] of a dimension count for in a sum, from their edges [.., C + 1].
+
+    A cell of many elements has one tag, and a term that does not depend on the element is added
+    once for each. How many that are is not reckoned with but in that cells of other lengths count
+    for something else: lengths are often even, and products of them soon come to nothing.
+    """
+    lengths = np.diff(edges)
+    return np.where(lengths == 1, np.uint64(1), mix(lengths.astype(np.uint64)) | np.uint64(1))
 
 
 def function(name: str) -> Callable[[Tags], Tags]:
@@ -65,19 +83,29 @@ def function(name: str) -> Callable[[Tags], Tags]:
 
 def cast(tags: Tags, source: str, target: str) -> Tags:
     """From one dtype to another, by name: what only rounds keeps tags, what cuts off does not."""
-    old, new = DTYPES[source].kind, DTYPES[target].kind
-    if new in (old, Kind.FLOAT) or old is Kind.BOOL:
+    old, new = DTYPES[source], DTYPES[target]
+    narrower = new.kind is Kind.INT and new.bytes < old.bytes
+    if old.kind is Kind.BOOL or new.kind is Kind.FLOAT or (new.kind is old.kind and not narrower):
         return tags
     return function(f"cast to {new}")(tags)
 
 
-def dot(a: Tags, b: Tags, *, transpose_b: bool = False) -> Tags:
-    """Products of cells [.., M, K] and [.., K, N] (or [.., N, K]), summed over K."""
+def dot(a: Tags, b: Tags, by: Tags, *, transpose_b: bool = False) -> Tags:
+    """Products of cells [.., M, K] and [.., K, N] (or [.., N, K]), summed over K.
+
+    `by` are the weights of the cells of K, which broadcast with `a`.
+    """
     if transpose_b:
         b = np.swapaxes(b, -1, -2)
+    a = a * by
     if a.shape[-1] == b.shape[-2] == 1:
         return a * b
     return np.matmul(a, b)
+
+
+def total(x: Tags, by: Tags, axis: int) -> Tags:
+    """The sum along an axis, which stays; `by` are the weights of its cells, along it."""
+    return (x * by).sum(axis, np.uint64, keepdims=True)
 
 
 def divide(a: Tags, b: Tags) -> Tags:

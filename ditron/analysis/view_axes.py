@@ -111,10 +111,10 @@ class ViewAxes:
             many[access, d] = cuts.cell(axis, hi) - cuts.cell(axis, lo)
         return many
 
-    def starts(self, cuts: Cuts, access: Longs, dim: int, many: int) -> Longs:
-        """Where the cells of a dimension begin, in elements of each view [N, many]."""
+    def edges(self, cuts: Cuts, access: Longs, dim: int, many: int) -> Longs:
+        """Where the cells of a dimension begin and end, in elements of each view [N, many + 1]."""
         axis, lo = self.base[access] + dim, self.lo[access, dim]
-        return cuts.begin(axis, cuts.cell(axis, lo), many) - lo[:, None]
+        return cuts.begin(axis, cuts.cell(axis, lo), many + 1) - lo[:, None]
 
 
 def view_cells(memory: TagMemory, access: Longs, many: Longs, fold: Fold | None) -> Longs:

@@ -22,6 +22,7 @@ notifies.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
@@ -226,7 +227,9 @@ class BufferOp(IRDLOperation):
             },
             result_types=[type_],
         )
-        self.result.name_hint = "".join(c if c.isalnum() else "_" for c in name)
+        self.result.name_hint = (
+            re.sub(r"\W", "_", name, flags=re.ASCII).lstrip("0123456789") or None
+        )
 
     @property
     def label(self) -> str:

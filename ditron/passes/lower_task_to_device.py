@@ -217,6 +217,7 @@ class _Lowering:
     def _reshape(self, op: task.ReshapeOp) -> None:
         """One copy between the local parts, which are boxes of two shapes."""
         if 0 in self.buffers.layout(op.operand).capacities():
+            self.buffers.of(op.result)
             return
         grid = GridBuilder(self.names.fresh(op.label()), "sm", {}, op.location)
         views = [self.buffers.whole(grid, value) for value in (op.operand, op.result)]
