@@ -26,7 +26,7 @@ def head_stretches(op: task.HeadsOp) -> Iterator[tuple[Dim, int, Dim, int, int]]
     for part, (first, size) in enumerate(_ranges(op)):
         yield (op.k, 1), first, (op.v, 1), first, size
         if parts:
-            yield (op.result, 1), part, (op.result, 1), part, 1
+            yield (op.result, 1), 0, (op.result, 1), part, 1
     if parts:
         yield (op.result, 3), width, (op.result, 3), width, 1
     else:
