@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -13,24 +14,24 @@ from ditron.errors import DeliveryError, RaceError
 
 
 @dt.kernel
-def zeros(k, x, y):
+def zeros(k: Any, x: Any, y: Any):
     k.store(y, k.load(x) * 0)
 
 
 @dt.kernel
-def vast(k, x, y, *, block=(4, 4)):
+def vast(k: Any, x: Any, y: Any, *, block: tuple[int, int] = (4, 4)):
     tile = k.tile(y, block)
     k.store(y, tile, k.load(x, tile, block) * 1e20 * 1e20)
 
 
 @dt.kernel
-def power(k, x, y, *, block=(4, 4)):
+def power(k: Any, x: Any, y: Any, *, block: tuple[int, int] = (4, 4)):
     tile = k.tile(y, block)
     k.store(y, tile, k.load(x, tile, block) * float(2**63) * 2.0)
 
 
 @dt.kernel
-def row_sums(k, x, b, w, y, *, block=(4, 4)):
+def row_sums(k: Any, x: Any, b: Any, w: Any, y: Any, *, block: tuple[int, int] = (4, 4)):
     """Sums over k of (x + b) times ones."""
     i, j = k.tile(y, block)
     x_tile = k.load(x, (i, 0), (block[0], x.shape[1])) + k.load(b, (i, 0), (block[0], 1))
@@ -38,17 +39,17 @@ def row_sums(k, x, b, w, y, *, block=(4, 4)):
 
 
 @dt.kernel
-def own_row_sums(k, x, b, w, y):
+def own_row_sums(k: Any, x: Any, b: Any, w: Any, y: Any):
     k.store(y, (k.load(x) + k.load(b)) @ (k.load(w) * 0 + 1))
 
 
 @dt.kernel
-def too_few(k, x, b, w, y):
+def too_few(k: Any, x: Any, b: Any, w: Any, y: Any):
     k.store(y, k.load(x) @ (k.load(w) * 0 + 1) + k.load(b) * 2)
 
 
 @dt.kernel
-def narrowed(k, x, y):
+def narrowed(k: Any, x: Any, y: Any):
     k.store(y, k.cast(k.cast(k.load(x), dt.i32), dt.i64))
 
 
@@ -92,16 +93,16 @@ def test_an_integer_that_is_cut_off_is_another():
 
 
 @dt.kernel
-def add_one(k, x, y):
+def add_one(k: Any, x: Any, y: Any):
     k.store(y, k.load(x) + 1)
 
 
 @dt.kernel
-def times(k, x, w, y):
+def times(k: Any, x: Any, w: Any, y: Any):
     k.store(y, k.load(x) @ k.load(w))
 
 
-Second = Callable[[dt.Grid, dt.Buffer], object]
+Second = Callable[[Any, dt.Buffer], object]
 
 
 def in_place(second: Second) -> dt.DeviceProgram:
