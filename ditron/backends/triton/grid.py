@@ -59,6 +59,9 @@ class GridKernel(SignalCode):
                 raise PlanError(f"@{self.grid.label}: {error.message}", where) from error
             if not self.notifies_last:
                 self.write_notifies()
+        if self.waits and self.cut.tiled and self.waits_first:
+            with self._apart(before):
+                self.code("token = fence_loads(token)")
         if self.notifies_last:
             with self._apart(after):
                 self.write_notifies()
@@ -219,7 +222,7 @@ class GridKernel(SignalCode):
             func, self.grid, self.facts, bool(self.waits), bool(self.notifies), in_turn
         )
         self.cut = cut_call(facts, target)
-        if self.waits and self.cut.tiled:
+        if self.waits and self.cut.tiled and not self.waits_first:
             self.code("token = fence_loads(token)")
 
     def _guard(self, written: Sequence[View]) -> None:
