@@ -11,8 +11,8 @@ from xdsl.ir import SSAValue
 
 from ditron.analysis.arrays import longs, offsets
 from ditron.analysis.cells import Cuts, Relations
-from ditron.analysis.delivery_faults import MisfitViews
-from ditron.analysis.kernel_dims import halved_dims, shared_dims
+from ditron.analysis.delivery_faults import EmptyView, MisfitViews
+from ditron.analysis.kernel_dims import halved_dims, shared_dims, spread_dims
 from ditron.analysis.lines import Line, runs, stretches
 from ditron.analysis.plan_records import access_record, lanes_around
 from ditron.analysis.program_tags import ProgramAxes, Shards, shards
@@ -204,6 +204,8 @@ class CommonCells:
                 pairs = [(s.a, s.a_dim, s.b, s.b_dim) for s in shared_dims(kernel)]
                 for view, dim in halved_dims(kernel):
                     yield self._halves(first + view, dim)
+                for view, dim in spread_dims(kernel):
+                    self._check_there(first + view, dim)
             for a, a_dim, b, b_dim in pairs:
                 yield self._stretch(first + a, a_dim, first + b, b_dim)
 
@@ -230,6 +232,16 @@ class CommonCells:
         axis, lo = self.views.base[view] + dim, self.views.lo[view, dim]
         half = (self.views.hi[view, dim] - lo) // 2
         return axis, lo, axis, lo + half, half
+
+    def _check_there(self, view: Longs, dim: int) -> None:
+        """Raise where views have nothing to go with all of another's."""
+        gone = np.flatnonzero(self.views.hi[view, dim] <= self.views.lo[view, dim])
+        if not len(gone):
+            return
+        access = int(view[gone[0]])
+        lanes = lanes_around(self.plan, [(int(self.plan.accesses.task[access]), 0)])
+        found = EmptyView(lanes, access_record(self.plan, access), dim)
+        raise DeliveryError(found.text, found.where, found)
 
     def _misfit(self, a: int, a_dim: int, b: int, b_dim: int) -> DeliveryError:
         task = int(self.plan.accesses.task[a])

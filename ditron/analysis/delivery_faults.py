@@ -125,3 +125,25 @@ class MisfitViews(Found):
 
     def marks(self) -> tuple[Mark, ...]:
         return ((self.first.task, 0),)
+
+
+@dataclass(frozen=True)
+class EmptyView(Found):
+    """A view with nothing along a dimension whose one element is wanted."""
+
+    view: AccessRecord
+    dim: int
+
+    @property
+    def where(self) -> str:
+        return self.view.task.location
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.view}, but needs one element along dim {self.dim}, to go with all of another"
+            " view's; give it a view that every rank has, or leave the task out there"
+        )
+
+    def marks(self) -> tuple[Mark, ...]:
+        return ((self.view.task, 0),)

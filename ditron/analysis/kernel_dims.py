@@ -97,6 +97,22 @@ def whole_dims(kernel: core.FuncOp) -> Iterator[Dim]:
                 pass
 
 
+@lru_cache(maxsize=512)
+def spread_dims(kernel: core.FuncOp) -> list[tuple[int, int]]:
+    """Dimensions of views, by their number, whose one element goes with all of another's."""
+    find = dim_class(kernel)
+    spread = {
+        find((operand, d))
+        for op in kernel.body.block.ops
+        if isinstance(op, core.BinaryOp | core.WhereOp)
+        for operand in op.operands
+        for d, (m, n) in enumerate(zip(tile_dims(operand), tile_dims(op.results[0]), strict=True))
+        if m == 1 < n
+    }
+    dims = ((i, d) for i, view in enumerate(kernel.views) for d in range(len(tile_dims(view))))
+    return [(i, d) for i, d in dims if find((kernel.views[i], d)) in spread]
+
+
 def _same_dims(kernel: core.FuncOp) -> Iterator[tuple[Dim, Dim]]:
     for op in kernel.body.block.ops:
         match op:

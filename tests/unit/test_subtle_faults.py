@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import ditron as dt
+from ditron.analysis.delivery_faults import EmptyView
 from ditron.analysis.own_overlaps import OwnOverlap
 from ditron.errors import DeliveryError, RaceError
 
@@ -90,6 +91,26 @@ def test_an_integer_that_is_cut_off_is_another():
         p.output("y", p.input("x", (8, 4), dt.i64, dt.Shard(0)))
     with pytest.raises(DeliveryError, match="something else"):
         dt.compile(by_one_grid(p, narrowed), target="cpu")
+
+
+@dt.kernel
+def added(k: Any, x: Any, b: Any, y: Any):
+    k.store(y, k.load(x) + k.load(b))
+
+
+def test_a_row_for_all_is_there_on_every_rank():
+    with dt.Program("t", dt.Mesh(tp=3)) as p:
+        x = p.input("x", (6, 4), dt.f32, dt.Shard(0))
+        p.input("b", (2, 4), dt.f32, dt.Shard(0))  # of three ranks two have a row
+        p.output("y", dt.relu(x))
+    with dt.DeviceProgram("d", p.mesh, implements=p) as d:
+        x, b, y = d.input("x"), d.input("b"), d.output("y")
+        with d.grid("g", engine="sm") as g:
+            views = g.view(x, (0, 0), (2, 4)), g.view(b, (0, 0), (1, 4)), g.view(y, (0, 0), (2, 4))
+            g.call(added, *views)
+    with pytest.raises(DeliveryError, match=r"rank 2 .* needs one element along dim 0") as raised:
+        dt.compile(d, target="cpu")
+    assert isinstance(raised.value.counterexample, EmptyView)
 
 
 @dt.kernel
