@@ -2,17 +2,21 @@
 
     python -m benchmarks.choices [--by wall|core] [--take median|min] [--quick] [case ...]
 
-For each case (such as `rs:512,1024,1024:f32`) every algorithm and tile that the machine file offers
-is compiled and measured for a few launches, and of the three best also every chunk. Those that then
-lead are measured again, in turns with the program as ditron chooses it. Regret is how much longer
-that takes than the best of them, by the medians of all launches. On a machine that others use
-too, wall times do not repeat: `--by core` compares CPU time of all ranks, `--take min` the best
-launches.
+For each case (such as `rs:512,1024,1024:f32`) every algorithm with every tile and reduce tile that
+the machine file offers is compiled and measured for a few launches, and of the three best also
+every chunk. The three that then lead are measured again, in turns with the program as ditron
+compiles it, round after round; what is the same plan as that is not measured twice. Regret is how
+much longer ditron's takes than the best of the four, by the medians of all launches of all rounds:
+the best of four medians is a little low by chance, so regret errs upwards. `spread` is how far the
+rounds' own medians of the winner lie apart: a regret below it says nothing. On a machine that
+others use too, wall times do not repeat: `--by core` compares CPU time of all ranks, `--take min`
+the best launches.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -59,14 +63,16 @@ class Case:
         chooser = Chooser(of, load_machine("cpu"), dt.Options())
         chooser.run()
         self.question: Question = chooser.asked[0].question
-        self.chosen: Candidate = chooser.asked[0].answers[0].candidate
 
     def candidates(self) -> list[Candidate]:
         """All that differ in what really runs, chunks left as chosen by each way's best."""
+        machine = load_machine("cpu")
         found: dict[tuple[object, ...], Candidate] = {}
-        for one in answer(load_machine("cpu"), self.question):
-            candidate = one.candidate
-            found.setdefault((candidate.way, *self._tiles(candidate)), candidate)
+        for tile in (*machine.tiles, machine.thin_tile or machine.tile):  # even those not weighed
+            fixed = replace(self.question.fixed, tile=tile)
+            for one in answer(machine, replace(self.question, fixed=fixed)):
+                candidate = one.candidate
+                found.setdefault((candidate.way, *self._tiles(candidate)), candidate)
         return list(found.values())
 
     def _tiles(self, one: Candidate) -> tuple[tuple[int, int], ...]:
@@ -131,24 +137,42 @@ def regret(case: Case, measure: Measure) -> tuple[float, str]:
     tried = screen(case, case.candidates(), measure)
     chunked = [c for _, one in tried[:3] for c in case.chunked(one)]
     tried = sorted([*tried, *screen(case, chunked, measure)], key=lambda f: f[0])
-    finalists = [candidate for _, candidate in tried[:3]]
+    own = case.start(None)
+    running, told = [own], [_chosen(own)]
+    for _, candidate in tried[:3]:
+        other = case.start(candidate)
+        if _runs(other) == _runs(own):
+            other.close()
+            continue
+        running.append(other)
+        told.append(_tell(case, candidate))
     launches = max(3, round(TURN_S / tried[0][0]))
-    running = [case.start(None), *(case.start(one) for one in finalists)]
-    for _ in range(measure.rounds):
-        for ours in running:
-            ours.measure(launches)
+    rounds: list[list[float]] = [[] for _ in running]
+    for turn in range(measure.rounds):
+        for i in ((turn + k) % len(running) for k in range(len(running))):
+            rounds[i].append(measure.of(running[i].measure(launches)))
     for ours in running:
         ours.close()
     times = [measure.of(ours.figures) for ours in running]
     best = min(times)
-    lost = times[0] / best - 1
-    winner = "as chosen" if times[0] == best else _tell(case, finalists[times.index(best) - 1])
-    chosen = _tell(case, case.chosen)
+    lost, winner = times[0] / best - 1, times.index(best)
+    spread = max(rounds[winner]) / min(rounds[winner]) - 1
     line = (
         f"{case.name:<24}{len(tried):6}{1e3 * times[0]:10.2f}{1e3 * best:10.2f}{100 * lost:8.1f} %"
-        f"  {chosen}  |  {winner}\n"
+        f"{100 * spread:8.1f} %  {told[0]}  |  {told[winner] if winner else 'as chosen'}\n"
     )
     return lost, line
+
+
+def _chosen(ours: Ours) -> str:
+    """What ditron wrote on the ops, without what it predicts."""
+    text = ours.executable.stages["02-choose-algorithms"]
+    return ", ".join(re.findall(r"#task\.choice<(.*?)(?: cost_ns.*?)?>", text))
+
+
+def _runs(ours: Ours) -> str:
+    """What is executed: the last stage but for its task program."""
+    return list(ours.executable.stages.values())[-1].partition("core.func")[2]
 
 
 def _tell(case: Case, one: Candidate) -> str:
@@ -168,7 +192,8 @@ def main(words: Sequence[str] | None = None) -> None:
     out = sys.stdout
     measure = Measure(args.by, args.take, args.rounds)
     out.write(f"{RANKS} ranks, milliseconds of {args.by} time, {args.take} of the launches\n")
-    out.write(f"{'case':<24}{'tried':>6}{'chosen':>10}{'best':>10}{'regret':>10}  choice | best\n")
+    heads = "".join(f"{head:>10}" for head in ("chosen", "best", "regret", "spread"))
+    out.write(f"{'case':<24}{'tried':>6}{heads}  choice | best\n")
     lost: list[float] = []
     for name in names:
         one, line = regret(Case(name), measure)

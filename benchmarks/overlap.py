@@ -83,14 +83,16 @@ class Ours:
         self._pids = [pid for pid in rank_pids() if pid not in known]
         self.figures = Figures()
 
-    def measure(self, repeats: int) -> None:
+    def measure(self, repeats: int) -> Figures:
         """Some launches more, one right after the other; the first ones warm up as gloo's do."""
         launches = WARM_UP + repeats
         before = core_seconds(self._pids)
         wall = self.executable.measure(self._inputs, repeats=launches)
         core = (core_seconds(self._pids) - before) / launches
-        self.figures.wall += wall[WARM_UP:]
-        self.figures.core += [core] * repeats
+        turn = Figures(wall[WARM_UP:], [core] * repeats)
+        self.figures.wall += turn.wall
+        self.figures.core += turn.core
+        return turn
 
     def close(self) -> None:
         self.executable.close()
