@@ -59,6 +59,12 @@ GROUPS = {"AG+GEMM": AG_GEMM, "GEMM+RS": GEMM_RS, "M = 997 x 8": RAGGED}
 Shape = tuple[int, int, int]
 
 
+def program_of(shape: Shape) -> dt.Program:
+    """The matmul of one rank."""
+    m, n, k = shape
+    return example("00_matmul", m=m, n=n, k=k, tp=1)
+
+
 @dataclass(frozen=True)
 class Row:
     """One size: medians in ms, and how far the results are apart, by norm."""
@@ -83,9 +89,7 @@ class Emitted:
     """
 
     def __init__(self, shape: Shape, folder: Path) -> None:
-        m, n, k = shape
-        program = example("00_matmul", m=m, n=n, k=k, tp=1)
-        with dt.compile(program, target="sm_90") as exe:
+        with dt.compile(program_of(shape), target="sm_90") as exe:
             executor = exe._executor  # pyright: ignore[reportPrivateUsage]
             assert isinstance(executor, CrossExecutor)
             plan, emitted = executor.plan, executor.program

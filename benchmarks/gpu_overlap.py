@@ -211,16 +211,16 @@ def milliseconds(stream: torch.cuda.Stream, launch: Callable[[], object]) -> flo
     return begin.elapsed_time(end)
 
 
-def measure(shape: str, folder: Path, workers: int) -> Row:
-    """One shape."""
+def asked(shape: str, workers: int) -> tuple[dt.Program, dt.Options]:
+    """A shape's program and how it is to be compiled."""
     kind, _, sizes = shape.partition(":")
     m, n, k = map(int, sizes.split(","))
     if kind == "ag":
         program = example("01_ag_gemm", m=m, n=n * RANKS, k=k, tp=RANKS)
-        algorithm, row_bytes, prepare = "mesh-pull", 2 * k, gathered
+        algorithm, row_bytes = "mesh-pull", 2 * k
     else:
         program = example("02_gemm_rs", m=m, n=n, k=k * RANKS, tp=RANKS)
-        algorithm, row_bytes, prepare = "mesh-push", 2 * n, scattered
+        algorithm, row_bytes = "mesh-push", 2 * n
     options = dt.Options(
         algorithm=algorithm,
         transport="copy-engine",
@@ -228,6 +228,13 @@ def measure(shape: str, folder: Path, workers: int) -> Row:
         per_op={"matmul": dt.OpOptions(tile=(128, 256))},
         workers=workers,
     )
+    return program, options
+
+
+def measure(shape: str, folder: Path, workers: int) -> Row:
+    """One shape."""
+    program, options = asked(shape, workers)
+    prepare = gathered if shape.startswith("ag:") else scattered
     start = time.perf_counter()
     exe = dt.compile(program, target="cuda", options=options)
     slow = SlowPeers(exe.plan, program_of(exe), folder)
