@@ -133,7 +133,7 @@ def compile(  # noqa: A001
             check_residency(plan, described.workers, copies=not driven)
         _run_passes(module, lowering)
         _verify(module)
-    built = backend.build(module, plan, transport, options.wait_bound_s)
+    built = backend.build(module, plan, transport, options)
     stages = Stages(source, [*passes, *lowering])
     return Executable(stages, plan, report, built, mesh, _tensors(program, source))
 

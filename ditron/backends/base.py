@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ditron.passes.lower_to_shmem import TransportName
 from ditron.plan.launches import Launches
+from ditron.plan.options import Options
 from ditron.plan.tables import Plan
 
 
@@ -91,11 +92,11 @@ class Backend:
         machine: the machine that is meant when none is named.
         transports: ways to carry out transfers and signals, the usual one first.
         build: emits the kernels of a module that was lowered to a transport, with its plan (same
-            IR, same text), and loads them; the number bounds waits, in seconds.
+            IR, same text), and loads them.
     """
 
     name: str
     family: str
     machine: str
     transports: tuple[TransportName, ...]
-    build: Callable[[ModuleOp, Plan, TransportName, float], Built]
+    build: Callable[[ModuleOp, Plan, TransportName, Options], Built]

@@ -66,6 +66,8 @@ class Options(OpOptions):
         megakernel: whether a rank's whole program becomes one persistent kernel (GPUs).
         scheduler: how compute tasks are dealt to lanes: "round-robin" (None), "program-order",
             "zigzag", "critical-path" or "queue"; see the pass `schedule-tasks`.
+        stamps: whether kernels on GPUs write down when each of their tasks begins and ends, so that
+            `exe.trace` shows tasks and not only kernels. CPU ranks' traces always do.
         reuse_memory: False gives every buffer bytes of its own.
         wait_bound_s: seconds after which a wait gives up and reports.
         per_op: choices by op name; patterns as in `fnmatch`, the first that matches counts.
@@ -79,6 +81,7 @@ class Options(OpOptions):
     fusion: bool | None = None
     megakernel: bool = False
     scheduler: str | None = None
+    stamps: bool = False
     reuse_memory: bool | None = None
     wait_bound_s: float = 30.0
     per_op: Mapping[str, OpOptions] = field(default_factory=dict[str, OpOptions])

@@ -113,7 +113,9 @@ class CudaExecutor:
         return [max(each) * 1e-3 for each in zip(*answers, strict=True)]
 
     def trace(self, path: str | Path) -> None:
-        """Run one launch and write what ran when: transfers, library calls and whole kernels.
+        """Run one launch and write what ran when: transfers, library calls and kernels.
+
+        With `Options(stamps=True)` also every task of a kernel.
 
         Where this process runs a rank of a group, all of its processes call this together, and the
         first one writes.

@@ -47,10 +47,21 @@ class RankMemory:
         self._rows = {b.name: b for b in plan.buffers}
         self._known: dict[int, torch.Tensor] = {}
         device = memory.device
+        stamped = len(plan.tasks) if program.stamps else 1
+        self.stamps = torch.zeros(2 * stamped, dtype=torch.int64, device=device)
         self._tables = {
             k: torch.tensor(v.tolist(), dtype=torch.int32, device=device)
             for k, v in program.tables.items()
         }
+
+    def stamps_of(self, grid: str) -> torch.Tensor:
+        """int64 words: two a task of this rank, from a grid's first one on; "" is all tasks."""
+        if not grid:
+            return self.stamps
+        op = next(i for i, o in enumerate(self.plan.ops) if o.name == grid)
+        tasks = self.plan.tasks
+        first = int(((tasks.op == op) & (tasks.rank == self.rank)).argmax())
+        return self.stamps[2 * first :]
 
     def start(self, epoch: int = 0, spins: int = 1 << 30) -> None:
         """Set all words to what `epoch` launches leave them at."""
@@ -141,6 +152,12 @@ class RankMemory:
         start = self.layout.buffers[buffer.name]
         return self.bytes[start : start + buffer.size_bytes].view(dtype)
 
+    def _elements(self, name: str) -> torch.Tensor:
+        """A buffer's elements as kernels see them: truth values are bytes."""
+        buffer = self._rows[name]
+        dtype = torch.uint8 if buffer.dtype == "bool" else torch_dtype(buffer.dtype)
+        return self._typed(buffer, dtype)
+
     def argument(self, argument: Argument) -> Any:  # noqa: ANN401, PLR0911 - one a kind
         """What a kernel gets for a parameter: a tensor, a number or a tensor descriptor."""
         name = argument.of
@@ -153,16 +170,12 @@ class RankMemory:
                 return self._tables[name]
             case What.SIGNALS:
                 return self.words(self.layout.signals[name])
-            case What.SIGNALS_AT:
-                return self._addresses(self.layout.signals[name])
-            case What.MEMORY_AT:
-                return self._addresses(0)
-            case What.BUFFER_AT:
-                return self._addresses(self.layout.buffers[name])
+            case What.STAMPS:
+                return self.stamps_of(name)
+            case What.MEMORY_AT | What.BUFFER_AT | What.SIGNALS_AT:
+                return self._addresses(self._offset(argument))
             case What.BUFFER:
-                buffer = self._rows[name]
-                bool_ = buffer.dtype == "bool"
-                return self._typed(buffer, torch.uint8 if bool_ else torch_dtype(buffer.dtype))
+                return self._elements(name)
             case What.TILES:
                 return self._tiles(name, argument.block)
 
@@ -173,6 +186,16 @@ class RankMemory:
         shape = [max(int(size), 1) for size in view.shape]
         made: Any = importlib.import_module("triton.tools.tensor_descriptor")
         return made.TensorDescriptor(view, shape, list(view.stride()), list(block))
+
+    def _offset(self, argument: Argument) -> int:
+        """Where what an argument points to at every rank lies in a rank's memory."""
+        match argument.what:
+            case What.BUFFER_AT:
+                return self.layout.buffers[argument.of]
+            case What.SIGNALS_AT:
+                return self.layout.signals[argument.of]
+            case _:
+                return 0
 
     def _addresses(self, offset: int) -> torch.Tensor:
         """An offset's address on all ranks; kept, since kernels get pointers only."""

@@ -23,6 +23,7 @@ class What(StrEnum):
     SIGNALS = "signals"  # this rank's slots, SLOT_WORDS apart
     SIGNALS_AT = "signals at"  # int64 [ranks]: the address of the slots on each rank
     TABLE = "table"  # an int32 constant
+    STAMPS = "stamps"  # int64 [tasks, 2]: when each task of a grid began and ended; "" is all grids
     CONTROL = "control"  # this rank's control words (library/common.py)
     RANK = "rank"  # this rank's number
 
@@ -115,6 +116,7 @@ class TritonProgram:
             "product-transposed" or "sum".
         target: the architecture that it is for.
         persistent: whether a launch is one kernel, which begins the next epoch itself.
+        stamps: whether tasks write down when they begin and end.
     """
 
     source: str
@@ -125,3 +127,4 @@ class TritonProgram:
     library: Mapping[int, str] = field(default_factory=dict[int, str])
     target: str = ""
     persistent: bool = False
+    stamps: bool = False

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from ditron.errors import LaunchError
@@ -27,6 +28,7 @@ from ditron.runtime.ipc import DeviceMemory
 # Of a layer above this one, and with Triton in it: by name, when a GPU needs them.
 LIBRARY = "ditron.backends.triton.library.common"
 COMPILER = "ditron.backends.triton.compile"
+CLOCK = "ditron.backends.triton.library.cuda"
 STREAM_KERNELS = "ditron.backends.copy_engine.kernels"
 # Polls a second of a wait on a device, at most: a bound that the host's clock always beats.
 POLLS_S = 5_000_000
@@ -107,6 +109,8 @@ class GpuRank:
         self.hold = importlib.import_module(STREAM_KERNELS).stream_wait
         word = control[:1]
         self.hold.warmup(control, word, 1, 1, 0, 0, 0, grid=(1,), num_warps=1)._init_handles()
+        self.read_clock = importlib.import_module(CLOCK).read_clock
+        self.read_clock.warmup(self.memory.stamps, grid=(1,))._init_handles()
         self.host.call_once()
         kernels = {launch.kernel: launch for launch in self.launches}
         found = {name: self._load(launch) for name, launch in kernels.items()}
@@ -180,8 +184,11 @@ class GpuRank:
         torch.cuda.synchronize()
         meet()
         origin, at = torch.cuda.Event(enable_timing=True), time.monotonic_ns()
+        clock = torch.zeros(1, dtype=torch.int64, device=self.memory.stamps.device)
+        self.memory.stamps.zero_()
         with torch.cuda.stream(self.main):
             origin.record()
+            self.read_clock[(1,)](clock)
             keep_busy()
         self.enqueue(spans=spans)
         self.finish(lambda: False)
@@ -190,7 +197,19 @@ class GpuRank:
         def ns(event: torch.cuda.Event) -> int:
             return at + round(origin.elapsed_time(event) * 1e6)
 
-        return [(row.op, row.task, ns(begin), ns(end)) for row, begin, end in spans]
+        found = [(row.op, row.task, ns(begin), ns(end)) for row, begin, end in spans]
+        return [*found, *self._stamped(at - int(clock))]
+
+    def _stamped(self, ahead: int) -> list[Ran]:
+        """What tasks wrote down of themselves; the host's clock is `ahead` of the GPU's, in ns."""
+        if not self.program.stamps:
+            return []
+        stamps = self.memory.stamps.view(-1, 2).cpu().numpy()
+        ops = self.plan.tasks.op
+        return [
+            (int(ops[task]), task, int(stamps[task, 0]) + ahead, int(stamps[task, 1]) + ahead)
+            for task in np.flatnonzero(stamps[:, 1]).tolist()
+        ]
 
     def enqueue(
         self, main: torch.cuda.Stream | None = None, spans: list[Span] | None = None

@@ -1,4 +1,4 @@
-"""What ran when on GPUs as a Chrome trace: transfers and library calls by task, whole kernels."""
+"""What ran when on GPUs as a Chrome trace: kernels, and tasks where something says when."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def write_gpu_trace(path: str | Path, plan: Plan, ran: Sequence[Sequence[Ran]]) 
             if task >= 0:
                 continue
             span: Event = {"ts": (begin - origin) / 1000, "dur": (end - begin) / 1000}
-            args = {"where": plan.ops[op].location}
-            name = f"@{plan.ops[op].name}"
+            args = {"where": plan.ops[op].location if op >= 0 else ""}
+            name = f"@{plan.ops[op].name}" if op >= 0 else "megakernel"
             content.append(
                 {"ph": "X", "cat": "kernel", "name": name, **track, **span, "args": args}
             )

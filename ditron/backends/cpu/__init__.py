@@ -8,13 +8,14 @@ from ditron.analysis.symbols import called_kernels
 from ditron.backends.base import Backend, Built
 from ditron.backends.cpu.emit import emit_kernels
 from ditron.passes.lower_to_shmem import TransportName
+from ditron.plan.options import Options
 from ditron.plan.tables import Plan
 from ditron.runtime.posix import CpuExecutor
 
 
-def _build(module: ModuleOp, plan: Plan, _: TransportName, bound_s: float) -> Built:
+def _build(module: ModuleOp, plan: Plan, _: TransportName, options: Options) -> Built:
     source = emit_kernels(called_kernels(module))
-    return Built(source, CpuExecutor(plan, source, wait_bound_s=bound_s))
+    return Built(source, CpuExecutor(plan, source, wait_bound_s=options.wait_bound_s))
 
 
 CPU = Backend("cpu", "cpu", "cpu", ("posix",), _build)

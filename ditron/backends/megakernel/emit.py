@@ -68,6 +68,7 @@ ARGUMENTS = (
     Argument("queue", What.TABLE, "queue", "*i32"),
     Argument("tables", What.TABLE, "tables", "*i32"),
     Argument("bases", What.MEMORY_AT, "", "*i64"),
+    Argument("stamps", What.STAMPS, "", "*i64"),
     Argument("control", What.CONTROL, "", "*i32"),
     Argument("me", What.RANK, "", "i32"),
 )
@@ -82,7 +83,9 @@ class _Task:
     own: Kind
 
 
-def emit_megakernel(module: ModuleOp, plan: Plan, target: Target) -> TritonProgram:
+def emit_megakernel(
+    module: ModuleOp, plan: Plan, target: Target, *, stamps: bool = False
+) -> TritonProgram:
     """Source, queue and launch of a module whose plan is `plan`.
 
     Raises:
@@ -101,6 +104,7 @@ def emit_megakernel(module: ModuleOp, plan: Plan, target: Target) -> TritonProgr
         tables={},
         sites=[],
         functions=Names(RESERVED | {NAME}),
+        stamps=stamps,
     )
     grids = [op for op in program.body.block.ops if isinstance(op, device.GridOp)]
     kinds: dict[tuple[str, ...], tuple[int, Kind]] = {}
@@ -127,6 +131,7 @@ def emit_megakernel(module: ModuleOp, plan: Plan, target: Target) -> TritonProgr
         sites=tuple(sites),
         target=target.name,
         persistent=True,
+        stamps=stamps,
     )
 
 

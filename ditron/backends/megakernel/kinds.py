@@ -22,7 +22,7 @@ from ditron.runtime.gpu_program import Argument, Launch, Site, What
 # Bytes that places in a rank's memory are counted in: buffers and slots begin at such.
 LINE_BYTES = 128
 # What every kind is given, before what comes from the record.
-GIVEN = ("lane", "first", "done", "age", "bases", "control", "me")
+GIVEN = ("lane", "first", "done", "age", "bases", "stamps", "control", "me")
 
 
 class TaskKind(GridKernel):
@@ -60,7 +60,7 @@ class TaskKind(GridKernel):
 
 def record_fields(launch: Launch) -> list[Argument]:
     """What a kind is given from its record."""
-    return [a for a in launch.arguments if a.what not in (What.CONTROL, What.RANK)]
+    return [a for a in launch.arguments if a.what not in (What.CONTROL, What.RANK, What.STAMPS)]
 
 
 @dataclass(frozen=True)

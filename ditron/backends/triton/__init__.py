@@ -17,6 +17,7 @@ from ditron.backends.triton.emit import emit_module
 from ditron.backends.triton.targets import TARGETS, target_named
 from ditron.errors import LaunchError
 from ditron.passes.lower_to_shmem import TRANSPORTS, TransportName
+from ditron.plan.options import Options
 from ditron.plan.tables import Plan
 from ditron.runtime.cuda import CudaExecutor
 from ditron.runtime.gpu_program import TritonProgram
@@ -77,16 +78,17 @@ class CrossExecutor:
 
 
 def _build(
-    arch: str, run: bool, module: ModuleOp, plan: Plan, transport: TransportName, bound_s: float
+    arch: str, run: bool, module: ModuleOp, plan: Plan, transport: TransportName, options: Options
 ) -> Built:
     target = target_named(arch)
     if device_program(module).persistent is not None:
-        program = emit_megakernel(module, plan, target)
+        program = emit_megakernel(module, plan, target, stamps=options.stamps)
     else:
-        program = emit_module(module, plan, target, TRANSPORTS[transport].driven)
+        driven = TRANSPORTS[transport].driven
+        program = emit_module(module, plan, target, driven, stamps=options.stamps)
     executor: Executor = CrossExecutor(plan, program, arch)
     if run:
-        executor = CudaExecutor(plan, program, bound_s)
+        executor = CudaExecutor(plan, program, options.wait_bound_s)
     return Built(program.source, executor, program.host)
 
 

@@ -62,7 +62,12 @@ from {library} import {names}
 
 
 def emit_module(
-    module: ModuleOp, plan: Plan, target: Target, driven: Collection[str] = ()
+    module: ModuleOp,
+    plan: Plan,
+    target: Target,
+    driven: Collection[str] = (),
+    *,
+    stamps: bool = False,
 ) -> TritonProgram:
     """Source and launches of a module whose plan is `plan`.
 
@@ -71,6 +76,7 @@ def emit_module(
         plan: its plan.
         target: what it is for.
         driven: engines whose grids are no kernels, since the host carries them out itself.
+        stamps: whether tasks write down when they begin and end.
 
     Raises:
         PlanError: something that Triton code cannot do yet.
@@ -90,6 +96,7 @@ def emit_module(
         tables=tables,
         sites=sites,
         functions=Names(RESERVED),
+        stamps=stamps,
     )
     grids = [op for op in program.body.block.ops if isinstance(op, device.GridOp)]
     texts: list[str] = []
@@ -110,7 +117,16 @@ def emit_module(
     source = "\n\n".join([imports(plan, target, texts), *texts])
     host = plan_launches(plan, driven)
     sites += _stream_sites(plan, host)
-    return TritonProgram(source, tuple(launches), host, tables, tuple(sites), calls, target.name)
+    return TritonProgram(
+        source,
+        tuple(launches),
+        host,
+        tables,
+        tuple(sites),
+        calls,
+        target.name,
+        stamps=stamps,
+    )
 
 
 def _key(writer: GridKernel, text: str, launch: Launch) -> tuple[object, ...]:
@@ -142,7 +158,7 @@ def _stream_sites(plan: Plan, host: Launches) -> list[Site]:
 def imports(plan: Plan, target: Target, texts: list[str]) -> str:
     """The head of a source file whose functions are `texts`."""
     code = "\n".join(texts)
-    used = [n for n in LIBRARY if re.search(rf"\b{n}\(|\+ {n}\)", code)]
+    used = [n for n in LIBRARY if re.search(rf"\b{n}\(|[+,] {n}\)", code)]
     text = HEADER.format(
         name=plan.name,
         ranks=plan.ranks,

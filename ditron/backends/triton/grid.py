@@ -52,11 +52,13 @@ class GridKernel(SignalCode):
         with self.code:
             if not self.waits_first:
                 self.write_waits()
+            self.write_stamp("BEGIN")
             try:
                 self._body()
             except PlanError as error:
                 where = error.where or op_location(self.grid.body_op)
                 raise PlanError(f"@{self.grid.label}: {error.message}", where) from error
+            self.write_stamp("END")
             if not self.notifies_last:
                 self.write_notifies()
         if self.waits and self.cut.tiled and self.waits_first:

@@ -44,6 +44,11 @@ class Job:
     epoch: int = 0
 
 
+# Outputs and states of the last launch by (buffer, rank); of each rank, int64 [tasks, 2]: when its
+# tasks began and ended then, in ns, where the program has stamps.
+Done = tuple[dict[tuple[str, int], torch.Tensor], list[torch.Tensor]]
+
+
 class Worker:
     """A process that runs jobs under Triton's interpreter.
 
@@ -62,8 +67,8 @@ class Worker:
         self._connection = Connection(ours.detach())
         self.close = weakref.finalize(self, _end, self._process, self._connection)
 
-    def run(self, job: Job) -> dict[tuple[str, int], torch.Tensor]:
-        """The outputs and states of a job's last launch, by (buffer, rank).
+    def run(self, job: Job) -> Done:
+        """Run a job to its end.
 
         Raises:
             DeadlockError: no program could go on.
@@ -86,12 +91,14 @@ class InterpretedExecutor:
 
     Attributes:
         seed, launches, epoch: as in `Job`.
+        stamps: as in `Done`, of the last launch.
     """
 
     def __init__(self, plan: Plan, program: TritonProgram, worker: Worker) -> None:
         self._plan, self._program, self._worker = plan, program, worker
         self._shards: dict[tuple[str, int], torch.Tensor] = {}
         self._outputs: dict[tuple[str, int], torch.Tensor] = {}
+        self.stamps: list[torch.Tensor] = []
         self.seed, self.launches, self.epoch = 0, 1, 0
 
     def write(self, buffer: str, rank: int, tensor: torch.Tensor) -> None:
@@ -109,7 +116,7 @@ class InterpretedExecutor:
             DeadlockError: no program could go on.
         """
         job = Job(self._plan, self._program, self._shards, self.seed, self.launches, self.epoch)
-        self._outputs = self._worker.run(job)
+        self._outputs, self.stamps = self._worker.run(job)
         states = {b.name for b in self._plan.buffers if b.role is Role.STATE}
         self._shards |= {key: found for key, found in self._outputs.items() if key[0] in states}
 
@@ -137,7 +144,7 @@ def _end(process: subprocess.Popen[bytes], connection: Connection) -> None:
         process.wait()
 
 
-def _run(job: Job, folder: Path) -> dict[tuple[str, int], torch.Tensor]:
+def _run(job: Job, folder: Path) -> Done:
     from ditron.backends.triton.interpreter import run_interpreted  # noqa: PLC0415 - changes Triton
 
     last = job.launches - 1
@@ -147,10 +154,11 @@ def _run(job: Job, folder: Path) -> dict[tuple[str, int], torch.Tensor]:
         return shard if shard is None or launch == last else torch.roll(shard, launch + 1, 0)
 
     source = write_source(job.program.source, folder)
-    outputs = run_interpreted(
+    outputs, stamps = run_interpreted(
         job.plan, job.program, source, feed, seed=job.seed, launches=job.launches, epoch=job.epoch
     )
-    return {(name, rank): t for (launch, name, rank), t in outputs.items() if launch == last}
+    ends = {(name, rank): t for (launch, name, rank), t in outputs.items() if launch == last}
+    return ends, stamps
 
 
 def serve(connection: Connection) -> None:

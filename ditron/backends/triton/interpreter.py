@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -176,30 +176,29 @@ def run_interpreted(
     plan: Plan,
     program: TritonProgram,
     source: Path,
-    feed: Feed | Mapping[tuple[str, int], torch.Tensor],
+    feed: Feed,
     *,
     seed: int = 0,
     launches: int = 1,
     epoch: int = 0,
-) -> Outputs:
+) -> tuple[Outputs, list[torch.Tensor]]:
     """Run a program whose source was written to a file.
 
     Args:
         plan: what the program was emitted from.
         program: emitted code.
         source: the file.
-        feed: the local shard of each (buffer, rank), or a function of (buffer, rank, launch).
+        feed: the local shard of (buffer, rank, launch).
         seed: picks the order.
         launches: how many launches.
         epoch: launches that count as done before the first.
 
+    Returns:
+        Outputs by (launch, buffer, rank); of each rank, when its tasks began and ended last.
+
     Raises:
         DeadlockError: no program can go on.
     """
-
-    def fixed(name: str, rank: int, _: int) -> torch.Tensor:
-        assert isinstance(feed, Mapping)
-        return feed[name, rank]
-
     scheduler = Scheduler(plan, program, source, seed, epoch)
-    return scheduler.run(feed if callable(feed) else fixed, launches)
+    outputs = scheduler.run(feed, launches)
+    return outputs, [memory.stamps.view(-1, 2) for memory in scheduler.memory]

@@ -12,6 +12,8 @@ from typing import Self
 # What emitted code uses besides its own names.
 LIBRARY = (
     "AGE",
+    "BEGIN",
+    "END",
     "EPOCH",
     "enter",
     "exceeds",
@@ -23,13 +25,14 @@ LIBRARY = (
     "notify",
     "notify_set",
     "retire",
+    "stamp",
     "wait",
 )
 """What emitted code takes from `library/`."""
 
 RESERVED = frozenset(
     {"tl", "triton", "lane", "begin", "first", "bases", "SITE", "task", "token", "done", "age"}
-    | {"control", "i", *LIBRARY}
+    | {"control", "stamps", "i", *LIBRARY}
     | set(keyword.kwlist)
     | set(dir(builtins))
 )

@@ -73,6 +73,11 @@ class Parameters:
         """This rank's control words."""
         return self._take("control", What.CONTROL, "*i32")
 
+    def stamps(self, grid: str) -> str:
+        """When tasks begin and end, from a grid's first of this rank on."""
+        self.found.setdefault((What.STAMPS, ""), Argument("stamps", What.STAMPS, grid, "*i64"))
+        return "stamps"
+
     def rank(self, name: str) -> str:
         """This rank's number, under a name that it has already."""
         return self._take(name, What.RANK, "i32")

@@ -37,6 +37,8 @@ class Module:
     functions: Names
     # By array of signals: the order of a stream does what it is for.
     ordered: list[bool] = field(default_factory=list[bool])
+    # Tasks write down when they begin and end.
+    stamps: bool = False
 
     def signals_row(self, signals: SSAValue) -> int:
         """The row of an array of signals in the plan."""
@@ -147,6 +149,12 @@ class SignalCode:
             f'token {assign} wait({self.parameters.control()}, {pointer}, {want}, {at}, "{scope}")'
         )
         self.code.depth = depth
+
+    def write_stamp(self, moment: str) -> None:
+        """Write down when a task begins, its waits over, or ends, before it notifies."""
+        if self.module.stamps:
+            stamps = self.parameters.stamps(self.grid.label)
+            self.code(f"stamp({stamps}, {self.task_number('task')}, {moment})")
 
     def branch(self, terms: Sequence[str]) -> None:
         many = len(terms) > 1

@@ -22,6 +22,10 @@ ENDED: tl.constexpr = tl.constexpr(5)
 RECORD: tl.constexpr = tl.constexpr(8)
 CONTROL_WORDS = 64
 
+# Of a task's two stamps, the place of each.
+BEGIN: tl.constexpr = tl.constexpr(0)
+END: tl.constexpr = tl.constexpr(1)
+
 # Polls between two looks at the stop word.
 LOOK: tl.constexpr = tl.constexpr(64)
 OLDEST: tl.constexpr = tl.constexpr(1 << 20)

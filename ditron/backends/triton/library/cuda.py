@@ -7,6 +7,8 @@ import triton.language as tl
 
 from ditron.backends.triton.library.common import (
     AGE,
+    BEGIN,
+    END,
     EPOCH,
     exceeds,
     first_largest,
@@ -19,6 +21,8 @@ from ditron.backends.triton.library.common import (
 
 __all__ = [
     "AGE",
+    "BEGIN",
+    "END",
     "EPOCH",
     "enter",
     "exceeds",
@@ -29,7 +33,9 @@ __all__ = [
     "largest",
     "notify",
     "notify_set",
+    "read_clock",
     "retire",
+    "stamp",
     "wait",
 ]
 
@@ -40,6 +46,7 @@ HOOKS: dict[str, tuple[str, int]] = {
     "mov.b32 $0, $1": ("operand", 0),
     "fence.proxy.async": ("operand", 0),
     "bar.sync 0": ("operand", 0),
+    "mov.u64 $0, %globaltimer": ("clock", 0),
 }
 
 
@@ -131,3 +138,28 @@ def notify(word, amount, SITE: tl.constexpr, SCOPE: tl.constexpr):
 def notify_set(word, value, SITE: tl.constexpr, SCOPE: tl.constexpr):
     """The same, but the word becomes `value`."""
     tl.atomic_xchg(word, _mark(_meet(value), SITE), sem="release", scope=SCOPE)
+
+
+@triton.jit
+def _clock(value):
+    """A clock, in ns, that all of a GPU's programs share."""
+    return tl.inline_asm_elementwise(
+        "mov.u64 $0, %globaltimer;",
+        "=l,r",
+        [value],
+        dtype=tl.int64,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def stamp(stamps, task, MOMENT: tl.constexpr):
+    """Write down when the whole program begins or ends a task."""
+    tl.store(stamps + 2 * task + MOMENT, _clock(_meet(task)))
+
+
+@triton.jit
+def read_clock(word):
+    """What the clock of stamps says now. One program."""
+    tl.store(word, _clock(0))

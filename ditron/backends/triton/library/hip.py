@@ -11,6 +11,8 @@ import triton.language as tl
 
 from ditron.backends.triton.library.common import (
     AGE,
+    BEGIN,
+    END,
     EPOCH,
     exceeds,
     first_largest,
@@ -23,6 +25,8 @@ from ditron.backends.triton.library.common import (
 
 __all__ = [
     "AGE",
+    "BEGIN",
+    "END",
     "EPOCH",
     "enter",
     "exceeds",
@@ -32,7 +36,9 @@ __all__ = [
     "largest",
     "notify",
     "notify_set",
+    "read_clock",
     "retire",
+    "stamp",
     "wait",
 ]
 
@@ -42,6 +48,7 @@ HOOKS: dict[str, tuple[str, int]] = {
     "v_mov_b32 $0, 0": ("is", 0),
     "v_mov_b32 $0, $1": ("operand", 0),
     "s_waitcnt": ("is", 0),
+    "s_memrealtime": ("clock", 0),
 }
 
 
@@ -117,3 +124,30 @@ def notify_set(word, value, SITE: tl.constexpr, SCOPE: tl.constexpr):
     _drain(value)
     tl.debug_barrier()
     tl.atomic_xchg(word, _mark(value, SITE), sem="release", scope=SCOPE)
+
+
+@triton.jit
+def _clock(value):
+    """A clock, in ns, that all of a GPU's programs share; it counts steps of 10."""
+    ticks = tl.inline_asm_elementwise(
+        "s_memrealtime $0\n s_waitcnt lgkmcnt(0)",
+        "=s,v",
+        [value],
+        dtype=tl.int64,
+        is_pure=False,
+        pack=1,
+    )
+    return ticks * 10
+
+
+@triton.jit
+def stamp(stamps, task, MOMENT: tl.constexpr):
+    """Write down when the whole program begins or ends a task."""
+    tl.debug_barrier()
+    tl.store(stamps + 2 * task + MOMENT, _clock(task))
+
+
+@triton.jit
+def read_clock(word):
+    """What the clock of stamps says now. One program."""
+    tl.store(word, _clock(0))
