@@ -220,8 +220,11 @@ class _Pool:
     def _check_fit(self, share: int) -> None:
         """All programs that may wait for each other must be resident together.
 
-        Of a launch that waits nowhere one at a time is enough.
+        Of a launch that waits nowhere one at a time is enough. A persistent kernel is checked by
+        what it takes, when it has been compiled.
         """
+        if self._program.persistent:
+            return
         places = [(x.copies, x.programs if x.waits else 1) for x in self._program.launches]
         most = [max([n for copies, n in places if copies == side], default=0) for side in (0, 1)]
         sms = sm_count(0)
