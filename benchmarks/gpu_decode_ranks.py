@@ -12,6 +12,7 @@ rank's device time, in ms. Logits are compared with those of one rank.
 from __future__ import annotations
 
 import argparse
+from math import prod
 from statistics import median
 
 import torch
@@ -24,6 +25,7 @@ from ditron.plan.tables import Role
 
 REPEATS, PROGRAMS = 40, 264
 TOKEN = 77
+NOISE = (1 << 22) + 1  # numbers drawn, and repeated in large weights
 
 
 def step(layers: int, ranks: int) -> dt.Program:
@@ -36,6 +38,7 @@ def step(layers: int, ranks: int) -> dt.Program:
 def weights_of(exe: dt.Executable) -> dict[str, torch.Tensor]:
     """Seeded weights: gains are 1, and positions turn nothing."""
     generator = torch.Generator().manual_seed(5)
+    noise = torch.randn(NOISE, generator=generator).mul_(0.02).to(torch.bfloat16)
     found: dict[str, torch.Tensor] = {}
     for name, spec in exe.tensors(Role.WEIGHT).items():
         if str(spec.dtype) == "i64":
@@ -45,8 +48,8 @@ def weights_of(exe: dt.Executable) -> dict[str, torch.Tensor]:
         elif len(spec.shape) == 1:
             found[name] = torch.ones(spec.shape, dtype=torch.bfloat16)
         else:
-            drawn = torch.empty(spec.shape, dtype=torch.bfloat16)
-            found[name] = drawn.normal_(0, 0.02, generator=generator)
+            found[name] = noise.repeat(-(-prod(spec.shape) // len(noise)))[: prod(spec.shape)]
+            found[name] = found[name].view(spec.shape)
     return found
 
 

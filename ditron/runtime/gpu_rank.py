@@ -186,10 +186,12 @@ class GpuRank:
         origin, at = torch.cuda.Event(enable_timing=True), time.monotonic_ns()
         clock = torch.zeros(1, dtype=torch.int64, device=self.memory.stamps.device)
         self.memory.stamps.zero_()
+        mark = torch.cuda.Event(enable_timing=True)
         with torch.cuda.stream(self.main):
             origin.record()
-            self.read_clock[(1,)](clock)
             keep_busy()
+            mark.record()
+            self.read_clock[(1,)](clock)
         self.enqueue(spans=spans)
         self.finish(lambda: False)
         torch.cuda.synchronize()
@@ -198,7 +200,7 @@ class GpuRank:
             return at + round(origin.elapsed_time(event) * 1e6)
 
         found = [(row.op, row.task, ns(begin), ns(end)) for row, begin, end in spans]
-        return [*found, *self._stamped(at - int(clock))]
+        return [*found, *self._stamped(ns(mark) - int(clock))]
 
     def _stamped(self, ahead: int) -> list[Ran]:
         """What tasks wrote down of themselves; the host's clock is `ahead` of the GPU's, in ns."""

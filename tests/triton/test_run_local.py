@@ -43,7 +43,7 @@ def test_each_process_runs_its_rank(tmp_path: Path) -> None:
 
 def test_ranks_that_compiled_something_else_are_named(tmp_path: Path) -> None:
     for status, _, errors in ranks(tmp_path / "store", (16, 8)):
-        assert status == 1
+        assert status == 1, errors
         assert "ranks 1 have other plan than rank 0" in errors
 
 
