@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ditron.plan.expr import Expr, as_expr, clip, minimum
+from ditron.plan.expr import Expr, as_expr, minimum
 from ditron.plan.placement import shard_size
 
 
@@ -67,14 +67,6 @@ def tile_dim(capacity: int, block: int, shards: int = 0) -> DimTiling:
         return DimTiling((shards, -(-shard // block)), shard, block)
     block = max(min(block, capacity), 1)
     return DimTiling((max(-(-capacity // block), 1),), 0, block)
-
-
-def extent_of_shard(size: int, ranks: int, rank: Expr) -> Expr:
-    """Elements that a rank holds of a dimension cut into shards, as an index expression."""
-    shard = shard_size(size, ranks)
-    if size % ranks == 0:
-        return as_expr(shard)
-    return clip(size - rank * shard, 0, shard)
 
 
 def group_height(tiles: tuple[int, int], tile: tuple[int, int], workers: int) -> int:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ditron.plan.expr import Arg, evaluate
-from ditron.plan.tiling import extent_of_shard, group_height, tile_dim
+from ditron.plan.tiling import group_height, tile_dim
 
 
 def covered(capacity: int, block: int, shards: int) -> list[int]:
@@ -58,14 +57,6 @@ def test_a_cut_tile_lies_in_one_shard(capacity: int, block: int, shards: int):
 def test_bounds(capacity: int, block: int, shards: int, bounds: tuple[int, ...], size: int):
     tiling = tile_dim(capacity, block, shards)
     assert (tiling.bounds, tiling.block) == (bounds, size)
-
-
-@given(st.integers(0, 30), st.integers(1, 7))
-def test_shards_are_those_of_torch_chunk(size: int, ranks: int):
-    extents = evaluate(extent_of_shard(size, ranks, Arg(0)), [np.arange(ranks)])
-    chunks = [len(c) for c in torch.chunk(torch.zeros(size), ranks)] if size else []
-    chunks += [0] * (ranks - len(chunks))
-    assert np.broadcast_to(extents, ranks).tolist() == chunks
 
 
 @pytest.mark.parametrize(
