@@ -9,8 +9,9 @@
     %y = task.attention_join %o, %m, %l : -> 1x1x32x128
 
 A decode step's attention has a task a batch and key head, too few to keep a memory busy; here 8
-become 128, and a second grid joins them in the order of the ranges. Done where the machine's costs
-say that it pays (`plan/split_cost.py`), or as `splits` says: into so many parts, 1 for none.
+become 128, and a second grid joins them in the order of the ranges. Likewise the greatest of a long
+row, `amax`, and `argmax` with labels (`largest_parts.py`). Done where the machine's costs say that
+it pays (`plan/split_cost.py`), or as `splits` says: into so many parts, 1 for none.
 
 Needs: task IR with placements. Ensures: the same results but for rounding; what a join makes has
 the name of the op that it stands for.
@@ -33,6 +34,7 @@ from ditron.ir import task
 from ditron.ir.attrs import ChoiceAttr
 from ditron.passes.choices import ns
 from ditron.passes.choose_algorithms import parse_per_op, told_per_op
+from ditron.passes.largest_parts import Known, split_largest
 from ditron.plan.machine import Machine, load_machine
 from ditron.plan.options import Options
 from ditron.plan.prediction import NO_PREDICTION, Prediction
@@ -58,9 +60,12 @@ class SplitSumsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         options = Options(splits=self.splits, per_op=parse_per_op(self.per_op))
         machine = load_machine(self.machine)
+        known: Known = {}
         for one in list(task_program(op).body.block.ops):
             if isinstance(one, task.AttentionOp) and task.spec_of(one.q).shape[1] == 1:
                 _split_attention(one, machine, options.for_op(one.label()).splits)
+            elif isinstance(one, task.AmaxOp | task.ArgmaxOp):
+                split_largest(one, machine, options.for_op(one.label()).splits, known)
 
 
 def _split_attention(op: task.AttentionOp, machine: Machine, splits: int | None) -> None:

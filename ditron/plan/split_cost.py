@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ditron.plan.cost import stream_us
@@ -22,6 +23,7 @@ class LongSum:
         dtype: of what is read.
         joins: tasks that add up the parts, if there are several.
         part_bytes: that each of those reads of a part.
+        sizes: that parts can have; powers of two where none are given, as blocks of kernels are.
     """
 
     tasks: int
@@ -30,20 +32,24 @@ class LongSum:
     dtype: str
     joins: int
     part_bytes: int
+    sizes: Sequence[int] = ()
 
 
 def split_answer(machine: Machine, one: LongSum) -> tuple[tuple[int, float], ...]:
     """Elements of a part and what they would cost, in us, the cheapest first.
 
-    Parts are powers of two, as blocks of kernels are, or all there is. A task that only reads has
-    its worker's share of the memory's rate; those of the join start when the last part is done.
+    A task that only reads has its worker's share of the memory's rate; those of the join start
+    when the last part is done.
     """
-    sizes = [one.length]
-    part = LEAST_PART
-    while part < one.length:
-        sizes.append(part)
-        part *= 2
+    sizes = one.sizes or [one.length, *_powers(one.length)]
     return tuple(sorted(((size, _us(machine, one, size)) for size in sizes), key=lambda f: f[1]))
+
+
+def _powers(length: int) -> Iterator[int]:
+    part = LEAST_PART
+    while part < length:
+        yield part
+        part *= 2
 
 
 def _us(machine: Machine, one: LongSum, part: int) -> float:

@@ -104,4 +104,52 @@ def test_an_op_may_say_itself():
         dt.Options(splits=0)
 
 
+def choosing(shape: tuple[int, ...], dtype: dt.DType = dt.f32) -> dt.Program:
+    labels = (*(1 for _ in shape[1:]), shape[-1])
+    with dt.Program("p", dt.Mesh(tp=1)) as p:
+        x, names = p.input("x", shape, dtype, R), p.input("names", labels, dt.i64, R)
+        p.output("most", dt.amax(x, name="most"))
+        p.output("which", dt.argmax(x, names, name="which"))
+    return p
+
+
+def parts_of(module: ModuleOp) -> list[int]:
+    """How many parts the greatest is found in; nothing where it is whole."""
+    found = [op for op in module.walk() if isinstance(op, task.AmaxOp) and op.dim_index == 2]
+    return [task.spec_of(op.operand).shape[1] for op in found]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 6), st.integers(1, 4), st.booleans(), st.integers(0, 99))
+def test_the_greatest_of_parts_is_torchs(
+    rows: int, sixteens: int, splits: int, with_nan: bool, seed: int
+):
+    length = 16 * sixteens
+    program = choosing((rows, length))
+    module = split(program, SplitSumsPass(splits=splits))
+    most = max(n for n in range(1, sixteens + 1) if length % n == 0 and n <= splits)
+    assert parts_of(module) == [most] * (most > 1)
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randint(-3, 3, (rows, length), generator=generator).float()  # many are equal
+    if with_nan:
+        x[0, length // 2] = torch.nan
+    names = torch.randperm(length, generator=generator)[None]
+    made = reference.reference(task_program(module), {"x": x, "names": names})
+    torch.testing.assert_close(made["most"], x.amax(1, keepdim=True), equal_nan=True)
+    assert torch.equal(made["which"], names[0][x.argmax(1, keepdim=True)])
+
+
+@pytest.mark.parametrize(
+    ("machine", "shape", "parts"),
+    [
+        ("h200", (1, 151936), [128]),  # one row of logits
+        ("h200", (256, 151936), []),  # rows enough
+        ("h200", (1, 2048), []),  # too little to read
+        ("cpu", (1, 151936), []),
+    ],
+)
+def test_long_rows_are_split_where_it_pays(machine: str, shape: tuple[int, ...], parts: list[int]):
+    assert parts_of(split(choosing(shape, dt.bf16), SplitSumsPass(machine))) == parts
+
+
 QKV = (("q", 1, 4), ("k", 10, 2), ("v", 10, 2))
