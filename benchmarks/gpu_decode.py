@@ -68,7 +68,7 @@ def ours(plan: Plan, program: TritonProgram) -> tuple[float, int, list[torch.Ten
     """The median of a step, the bytes of the weights that it reads, and some outputs."""
     gpu = GpuRank(plan, program, 0, WAIT_BOUND_S)
     source = write_source(program.source, Path(tempfile.mkdtemp()))
-    gpu.connect(source, [gpu.device.address])
+    gpu.connect(source, [gpu.heap.address])
     read = 0
     for buffer in plan.buffers:
         if buffer.role is not Role.WEIGHT:

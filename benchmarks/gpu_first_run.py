@@ -1,7 +1,7 @@
 """Examples on one GPU with 1, 2 and 4 ranks, checked against torch; emitted GEMM beside cuBLAS.
 
     python -m benchmarks.gpu_first_run              # all sections
-    python -m benchmarks.gpu_first_run gemm         # or some: gemm, ranks:2, copy:2, local:2, wrap
+    python -m benchmarks.gpu_first_run gemm         # or some: ranks:2, copy:2, nvshmem:2, local:2
 
 Several ranks on a GPU run under CUDA MPS, whose daemon is started for them, with directories of its
 own, and ended after them. Every section is a process; one that fails does not stop the others. Exit
@@ -35,7 +35,9 @@ from ditron.runtime.cuda_driver import sm_count
 from ditron.runtime.gpu_program import TritonProgram
 
 ROOT = Path(__file__).resolve().parents[1]
-SECTIONS = ("gemm", "ranks:1", "ranks:2", "ranks:4", "copy:2", "local:2", "hang", "wrap")
+SECTIONS = (
+    "gemm", "ranks:1", "ranks:2", "ranks:4", "copy:2", "nvshmem:2", "local:2", "hang", "wrap",
+)  # fmt: skip
 COPY_LANES = 4
 SPARE_SMS = 4  # of a rank's share: MPS may round it
 SECTION_S = 420
@@ -74,7 +76,10 @@ def example(name: str, **sizes: int) -> dt.Program:
 
 
 def options_for(
-    ranks: int, algorithm: str | None = None, transport: str | None = None
+    ranks: int,
+    algorithm: str | None = None,
+    transport: str | None = None,
+    heap: str | None = None,
 ) -> dt.Options:
     """Options with as many workers as fit when `ranks` ranks share the GPUs that are there."""
     copies = COPY_LANES if ranks > 1 else 0
@@ -82,7 +87,12 @@ def options_for(
     workers = sm_count(0) // sharing - (copies + SPARE_SMS if ranks > 1 else 0)
     lanes = max(copies, 1)
     return dt.Options(
-        algorithm, workers=workers, copy_lanes=lanes, transport=transport, wait_bound_s=20
+        algorithm,
+        workers=workers,
+        copy_lanes=lanes,
+        transport=transport,
+        heap=heap,
+        wait_bound_s=20,
     )
 
 
@@ -131,15 +141,15 @@ def check(program: dt.Program, exe: Executable, launches: int = 3) -> float:
     return worst
 
 
-def ranks_section(ranks: int, transport: str | None = None) -> bool:
+def ranks_section(ranks: int, transport: str | None = None, heap: str | None = None) -> bool:
     """All examples on so many ranks."""
     fine = True
     for name, sizes, algorithm in COPY_CASES if transport else CASES:
         start = time.perf_counter()
-        label = f"{name} {sizes} tp={ranks} {algorithm} {transport or ''}"
+        label = f"{name} {sizes} tp={ranks} {algorithm} {transport or ''} {heap or ''}"
         try:
             program = example(name, **sizes, tp=ranks)
-            options = options_for(ranks, algorithm, transport)
+            options = options_for(ranks, algorithm, transport, heap)
             with dt.compile(program, target="cuda", options=options) as exe:
                 worst = check(program, exe)
                 inputs = random_inputs(exe, 0)
@@ -294,6 +304,8 @@ def section(name: str) -> bool:
             return ranks_section(int(name.removeprefix("ranks:")))
         if name.startswith("local:"):
             return local_section(int(name.removeprefix("local:")))
+        if name.startswith("nvshmem:"):
+            return ranks_section(int(name.removeprefix("nvshmem:")), heap="nvshmem")
         if name.startswith("copy:"):
             return ranks_section(int(name.removeprefix("copy:")), "copy-engine")
         return {"gemm": gemm_section, "hang": hang_section, "wrap": wrap_section}[name]()
@@ -304,7 +316,13 @@ def section(name: str) -> bool:
 
 @contextlib.contextmanager
 def mps() -> Generator[dict[str, str]]:
-    """An MPS daemon of our own; yields the environment of its clients."""
+    """An MPS daemon of our own; yields the environment of its clients.
+
+    Where the environment names one (CUDA_MPS_PIPE_DIRECTORY), that one serves.
+    """
+    if "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
+        yield dict(os.environ)
+        return
     with tempfile.TemporaryDirectory(prefix="ditron-mps-") as folder:
         environment = {
             **os.environ,

@@ -114,7 +114,7 @@ class SlowPeers:
         self.peers = [
             PinnedMemory(self.layout.total, self._touched(rank)) for rank in range(1, plan.ranks)
         ]
-        bases = [self.gpu.device.address, *(peer.address for peer in self.peers)]
+        bases = [self.gpu.heap.address, *(peer.address for peer in self.peers)]
         self.kernels = self.gpu.connect(write_source(program.source, folder), bases, self.launches)
         kinds, ops = self.launches.kind, self.launches.op
         self.sums = [
@@ -190,7 +190,7 @@ class SlowPeers:
         torch.cuda.synchronize()
         for peer in self.peers:
             peer.free()
-        self.gpu.device.free()
+        self.gpu.heap.close()
 
 
 def program_of(exe: Executable) -> TritonProgram:

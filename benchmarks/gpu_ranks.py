@@ -2,13 +2,15 @@
 
     python -m benchmarks.gpu_ranks                 # a rank a GPU
     python -m benchmarks.gpu_ranks --ranks 2       # more ranks than GPUs: under MPS, without NCCL
+    python -m benchmarks.gpu_ranks --sections heaps,check --heaps ipc,nvshmem
     python -m benchmarks.gpu_ranks --dry           # no GPU: build and cross-compile all programs
     torchrun --nproc-per-node 2 -m benchmarks.gpu_ranks --sections check,ag,rs,ar,reduce
 
 Sections: `check` runs every collective and algorithm and the examples (997 rows a rank among them)
-against torch: in turn, 1,000 launches more, and replays of a captured graph with counters that
-cross 2^31. `ag`, `rs`, `ar` are products with an all-gather, a reduce-scatter, an all-reduce;
-`reduce` is all-reduces by themselves; `trace` writes what ran when.
+against torch: in turn, 1,000 launches more (`--launches`), and replays of a captured graph with
+counters that cross 2^31; with memory by each of `--heaps`. `heaps` times how such memory is made.
+`ag`, `rs`, `ar` are products with an all-gather, a reduce-scatter, an all-reduce; `reduce` is
+all-reduces by themselves; `trace` writes what ran when.
 
 Every time is the median over samples of the slowest rank, between events on the device, from a
 barrier of the GPUs on; the host enqueues while they are kept busy. All ways of a shape take turns.
@@ -26,7 +28,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -39,7 +43,7 @@ from benchmarks.gpu_first_run import mps, options_for, say
 from ditron.errors import DitronError
 
 ROOT = Path(__file__).resolve().parents[1]
-SECTIONS = ("check", "ag", "rs", "ar", "reduce", "trace")
+SECTIONS = ("heaps", "check", "ag", "rs", "ar", "reduce", "trace")
 RANK_S = 560
 
 
@@ -52,11 +56,15 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=500, help="start no row later than this")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--heaps", default="ipc", help="that `heaps` and `check` try")
+    parser.add_argument("--launches", type=int, default=1000, help="in a row, of a check")
+    parser.add_argument("--only", default="", help="checks whose name has this in it")
     parser.add_argument("--few", action="store_true", help="two shapes a section")
     chosen = parser.parse_args(words)
     unknown = set(chosen.sections.split(",")) - set(SECTIONS)
     if unknown:
         parser.error(f"no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
+    chosen.heaps = chosen.heaps.split(",")
     return chosen
 
 
@@ -111,7 +119,7 @@ def all_ways(
     """(section, way) of all that would be compiled."""
     for section in args.sections.split(","):
         if section == "check":
-            yield from ((section, way) for way in programs.checks(ranks, options))
+            yield from ((section, way) for way in checks(args, ranks, options))
         elif section in programs.KINDS:
             for shape in programs.KINDS[section][: 2 if args.few else None]:
                 for way in programs.fused(section, shape, ranks, options):
@@ -121,6 +129,13 @@ def all_ways(
                 yield from (
                     (f"{section} {size}", w) for w in programs.reduces(size, ranks, options)
                 )
+
+
+def checks(args: argparse.Namespace, ranks: int, options: dt.Options) -> Iterator[programs.Way]:
+    """The checks that the arguments ask for."""
+    for way in programs.checks(ranks, options):
+        if args.only in way.name:
+            yield from (way.on(heap) for heap in args.heaps)
 
 
 def rank_main(args: argparse.Namespace) -> int:
@@ -181,8 +196,11 @@ def tasks(
     """(label, what to run) of a section."""
     few = 2 if args.few else None
     if section == "check":
-        for way in programs.checks(this.ranks, options):
-            yield way.name, lambda way=way: measure.check(this, way)
+        for way in checks(args, this.ranks, options):
+            yield way.name, lambda way=way: measure.check(this, way, args.launches)
+    elif section == "heaps":
+        pairs = product(args.heaps, programs.HEAP_BYTES)
+        yield from ((f"{h} {s >> 20} MiB", partial(measure.heap, this, h, s)) for h, s in pairs)
     elif section in programs.KINDS:
         for shape in programs.KINDS[section][:few]:
             ways = programs.fused(section, shape, this.ranks, options)

@@ -22,14 +22,16 @@ from ditron.errors import DitronError
 from ditron.plan.machine import load_machine
 from ditron.plan.tables import Role
 from ditron.runtime.cuda_local import LocalRank
+from ditron.runtime.gpu_heap import make_heap
 from ditron.runtime.gpu_rank import keep_busy
 from ditron.runtime.sharding import holds_sum, local_box
 from ditron.tools.inputs import make_inputs
 
-RELAUNCHES, REPLAYS, BEFORE_WRAP = 1000, 400, 200
+REPLAYS, BEFORE_WRAP = 400, 200
 FAR = (1 << 31) - BEFORE_WRAP
 TOLERANCE = 0.02
 ALL_REDUCE: Any = getattr(dist, "all_reduce")  # noqa: B009 - its types are not known
+ALL_GATHER_OBJECT: Any = getattr(dist, "all_gather_object")  # noqa: B009
 HEAD_START = 8_000_000  # cycles, some 4 ms
 Tensors = dict[str, torch.Tensor]
 
@@ -103,7 +105,7 @@ class Running:
         self.exe = way.compile()
         self.program = way.build()
         self.seconds = time.perf_counter() - begin
-        self.mesh = self.exe.mesh
+        self.mesh, self.launched = self.exe.mesh, False
         self.specs = {
             **self.exe.tensors(Role.INPUT),
             **self.exe.tensors(Role.WEIGHT),
@@ -120,7 +122,14 @@ class Running:
         return parts
 
     def launch(self, whole: Tensors) -> Tensors:
-        """One launch on new inputs."""
+        """One launch on new inputs; states begin anew."""
+        states = self.exe.tensors(Role.STATE)
+        if states and self.launched:
+            torch.cuda.synchronize()
+            dist.barrier()
+            for name in states:
+                local_rank(self.exe).buffers[name].zero_()
+        self.launched = True
         return self.exe.run_local(self.shards(whole))
 
     def again(self) -> Tensors:
@@ -135,7 +144,29 @@ class Running:
         self.exe.close()
 
 
-def check(this: Ranks, way: Way) -> dict[str, Any]:
+def heap(this: Ranks, kind: str, size_bytes: int) -> dict[str, Any]:
+    """Milliseconds of making memory that peers reach and of letting go of it, slowest rank."""
+    ms: dict[str, float] = {}
+
+    def took(what: str, begin: float) -> float:
+        torch.cuda.synchronize()
+        ms[what] = round(1e3 * this.largest(time.perf_counter() - begin), 1)
+        return time.perf_counter()
+
+    dist.barrier()
+    begin = time.perf_counter()
+    made = make_heap(kind, size_bytes, this.rank)
+    offers: list[Any] = [None] * this.ranks
+    ALL_GATHER_OBJECT(offers, made.offer())
+    bases = made.join(offers)
+    begin = took("made", begin)
+    assert len(set(bases)) == this.ranks
+    made.close()
+    took("closed", begin)
+    return {"ms": ms}
+
+
+def check(this: Ranks, way: Way, relaunches: int) -> dict[str, Any]:
     """Launches with other inputs each, many launches, and replays of a graph across 2^31."""
     running = Running(this, way)
     made = running.program
@@ -164,11 +195,11 @@ def check(this: Ranks, way: Way) -> dict[str, Any]:
         worst = max(worst, compare(running.launch(whole), reference, f"launch {seed}"))
     whole, reference = expect(2)
     outputs = running.launch(whole)
-    for launch in range(RELAUNCHES):
+    for launch in range(relaunches):
         outputs = running.again()
         if launch % 100 == 99:
             torch.cuda.synchronize()
-    worst = max(worst, compare(outputs, reference, f"after {RELAUNCHES} launches"))
+    worst = max(worst, compare(outputs, reference, f"after {relaunches} launches"))
     replays = replay(running, whole, lambda out: compare(out, reference, "a replay"))
     running.close()
     return {"error": worst, "replays": replays, "compiled_s": round(running.seconds, 1)}

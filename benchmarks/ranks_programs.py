@@ -8,6 +8,7 @@ from functools import partial
 
 import ditron as dt
 from benchmarks.gpu_first_run import example
+from ditron.plan.collectives import ALGORITHMS
 
 # (M, N, K) of the whole problem as published; a rank has its part of N (AG), or of K (RS, AR).
 AG_SHAPES = (
@@ -23,9 +24,11 @@ EXAMPLES = {"ag": "01_ag_gemm", "rs": "02_gemm_rs", "ar": "03_gemm_ar"}
 
 REDUCE_BYTES = tuple(1 << p for p in (10, 14, 16, 18, 20, 22, 24, 26))
 SMALL = 1 << 18
+HEAP_BYTES = (1 << 20, 1 << 28)
 WIDTH = 1024  # columns of an all-reduce, where it has so many elements
 
 M_A_RANK = 997
+CHECK_CHUNK_BYTES = 1 << 17
 SHARED = 100  # workers of a rank that has a GPU to itself are more
 
 
@@ -36,6 +39,10 @@ class Way:
     name: str
     build: Callable[[], dt.Program | dt.DeviceProgram]
     options: dt.Options
+
+    def on(self, heap: str) -> Way:
+        """The same with its memory by another heap."""
+        return Way(f"{self.name} {heap}", self.build, replace(self.options, heap=heap))
 
     def compile(self, target: str = "cuda") -> dt.Executable:
         """Compiled for the GPUs that are here, or for an architecture."""
@@ -59,57 +66,68 @@ def collective(kind: str, ranks: int, rows: int, columns: int, dtype: dt.DType) 
     return p
 
 
-# (collective, algorithm, transport); those by copy engines move nothing in place.
-COLLECTIVES = (
-    ("all_gather", "mesh-push", "peer"),
-    ("all_gather", "mesh-pull", "copy-engine"),
-    ("all_gather", "ring-push", "peer"),
-    ("all_gather", "bruck-push", "copy-engine"),
-    ("all_gather", "hierarchical-push", "peer"),
-    ("reduce_scatter", "mesh-push", "copy-engine"),
-    ("reduce_scatter", "mesh-in-place", "peer"),
-    ("reduce_scatter", "ring-push", "peer"),
-    ("all_reduce", "one-shot-push", "peer"),
-    ("all_reduce", "one-shot-in-place", "peer"),
-    ("all_reduce", "two-shot-push", "copy-engine"),
-    ("all_reduce", "two-shot-in-place", "peer"),
-    ("all_reduce", "ring-push", "peer"),
-    ("all_to_all", "mesh-push", "peer"),
-    ("all_to_all", "pairwise-xor-push", "copy-engine"),
-    ("broadcast", "flat-push", "peer"),
-    ("broadcast", "tree-push", "copy-engine"),
-    ("broadcast", "chain-push", "peer"),
-    ("shift", "mesh-push", "peer"),
+def collectives() -> Iterator[tuple[str, str, str]]:
+    """(collective, algorithm, transport) of all that stand alone.
+
+    What a ring adds on its way it reads at the sender: not by copy engines. A gather in place wants
+    somebody who reads, as the products of `PRODUCTS` do.
+    """
+    for kind, algorithms in ALGORITHMS.items():
+        for name, transfers in algorithms.items():
+            for transfer in transfers:
+                if (kind, transfer) != ("all_gather", "in-place"):
+                    yield kind, f"{name}-{transfer}", "peer"
+                adds = name == "ring" and "reduce" in kind
+                if transfer != "in-place" and not adds:
+                    yield kind, f"{name}-{transfer}", "copy-engine"
+
+
+# (kind, algorithm, transport, whether a library multiplies)
+PRODUCTS = (
+    ("ag", "mesh-in-place", "peer", False),
+    ("rs", "mesh-push", "peer", False),
+    ("ar", "one-shot-push", "peer", False),
+    *(
+        (kind, algorithm, "copy-engine", library)
+        for kind, algorithm in (("ag", "mesh-pull"), ("rs", "mesh-push"), ("ar", "two-shot-push"))
+        for library in (True, False)
+    ),
 )
 
 
 def checks(ranks: int, options: dt.Options) -> Iterator[Way]:
     """Every collective and algorithm, products with them, and the examples."""
-
-    def with_(**changes: object) -> dt.Options:
-        return replace(options, **changes)  # pyright: ignore[reportArgumentType]
-
-    for kind, algorithm, transport in COLLECTIVES:
+    for kind, algorithm, transport in collectives():
         even = kind in ("shift", "all_to_all")
         rows = M_A_RANK * ranks if even else M_A_RANK * ranks - 1
-        chosen = with_(algorithm=algorithm, transport=transport, chunk_bytes=1 << 17)
+        chosen = replace(
+            options, algorithm=algorithm, transport=transport, chunk_bytes=CHECK_CHUNK_BYTES
+        )
         name = f"{kind} {algorithm} {transport}"
         yield Way(name, partial(collective, kind, ranks, rows, 256, dt.bf16), chosen)
-    for kind, algorithm in (("ag", "mesh-pull"), ("rs", "mesh-push"), ("ar", "two-shot-push")):
-        for library in (True, False):
-            for rows in (M_A_RANK * ranks, 2048):
-                sizes = {"m": rows, "n": 1376, "k": 520 if rows == 2048 else 1024, "tp": ranks}
-                chosen = with_(algorithm=algorithm, transport="copy-engine", library=library)
-                name = f"{EXAMPLES[kind]} {rows} rows {'library' if library else 'emitted'}"
-                yield Way(name, partial(example, EXAMPLES[kind], **sizes), chosen)
-    for name in ("04_mlp", "06_ulysses", "07_kv_cache", "08_transformer_layer",
-                 "09_bias_gelu_kernel", "10_ring_all_gather", "11_double_buffered_reduce_scatter",
-                 "12_vocabulary"):  # fmt: skip
-        device = name.startswith(("10", "11"))
-        chosen = dt.Options(wait_bound_s=20) if device else with_()
-        yield Way(name, partial(example, name, tp=ranks), chosen)
+    for kind, algorithm, transport, library in PRODUCTS:
+        for rows in (M_A_RANK * ranks, 2048):
+            sizes = {"m": rows, "n": 1376, "k": 520 if rows == 2048 else 1024, "tp": ranks}
+            chosen = replace(options, algorithm=algorithm, transport=transport, library=library)
+            by = "library" if library else f"emitted {transport}"
+            name = f"{EXAMPLES[kind]} {rows} rows {by}"
+            yield Way(name, partial(example, EXAMPLES[kind], **sizes), chosen)
+    yield from examples(ranks, options)
+
+
+def examples(ranks: int, options: dt.Options) -> Iterator[Way]:
+    """The other examples, for any number of ranks."""
+    for name in ("04_mlp", "06_ulysses", "08_transformer_layer", "09_bias_gelu_kernel"):
+        yield Way(name, partial(example, name, tp=ranks), options)
+    heads = max(4, ranks)  # of keys, and half those of queries
+    cache = partial(example, "07_kv_cache", heads=2 * heads, groups=heads, tp=ranks)
+    yield Way("07_kv_cache", cache, options)
+    for name in ("10_ring_all_gather", "11_double_buffered_reduce_scatter"):
+        yield Way(name, partial(example, name, tp=ranks), dt.Options(wait_bound_s=20))
+    if ranks > 1:
+        yield Way("12_vocabulary", partial(example, "12_vocabulary", tp=ranks), options)
     if ranks % 2 == 0:
-        yield Way("05_two_axes", partial(example, "05_two_axes", dp=ranks // 2, tp=2), with_())
+        yield Way("05_two_axes", partial(example, "05_two_axes", dp=ranks // 2, tp=2), options)
 
 
 def by_copies(options: dt.Options) -> dt.Options:

@@ -206,6 +206,8 @@ def _with_lanes(
 def _check_options(options: Options, described: Machine) -> None:
     if options.megakernel and (described.cores or options.transport == "copy-engine"):
         raise OptionError("a megakernel is for GPUs, and makes its transfers itself")
+    if options.heap is not None and described.target != "cuda":
+        raise OptionError(f"heap {options.heap} is for target cuda, not {described.target}")
     if options.scheduler == "queue" and not described.cores:
         raise OptionError(
             "scheduler queue is for CPU ranks and simulation: kernels have a program a lane"

@@ -15,6 +15,8 @@ from ditron.plan.collectives import parse_algorithm
 
 Scheduler = Literal["round-robin", "program-order", "zigzag", "critical-path", "queue"]
 SCHEDULERS: tuple[Scheduler, ...] = get_args(Scheduler)
+HeapName = Literal["ipc", "nvshmem"]
+HEAPS: tuple[HeapName, ...] = get_args(HeapName)
 TILE = "two positive sizes such as (128, 256)"
 
 
@@ -61,6 +63,8 @@ class Options(OpOptions):
         copy_lanes: lanes that share a rank's transfers.
         transport: how transfers are carried out: "copy-engine" has the driver's copies do it on
             NVIDIA GPUs, so that all SMs compute; None is the target's usual way.
+        heap: what makes the memory of ranks on GPUs, so that peers reach it: "ipc", the driver's
+            handles, between processes of one host (None); "nvshmem", NVSHMEM's symmetric heap.
         order: "natural" keeps tiles in grid order; None orders them by when their data arrives.
         fusion: False keeps every op a kernel of its own.
         megakernel: whether a rank's whole program becomes one persistent kernel (GPUs).
@@ -77,6 +81,7 @@ class Options(OpOptions):
     workers: int | None = None
     copy_lanes: int | None = None
     transport: str | None = None
+    heap: str | None = None
     order: str | None = None
     fusion: bool | None = None
     megakernel: bool = False
@@ -94,6 +99,8 @@ class Options(OpOptions):
         if self.scheduler not in (None, *SCHEDULERS):
             known = ", ".join(SCHEDULERS)
             raise OptionError(f"scheduler is one of {known}, got {self.scheduler!r}")
+        if self.heap not in (None, *HEAPS):
+            raise OptionError(f"heap is one of {', '.join(HEAPS)}, got {self.heap!r}")
         for name in ("workers", "copy_lanes"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise OptionError(f"{name} is at least 1, got {getattr(self, name)}")

@@ -34,6 +34,7 @@ from ditron.runtime.heap import Heap, Layout, open_shared
 
 RANK_MODULE = "ditron.runtime.cuda_rank"
 START_BOUND_S = 600.0  # compiling every kernel, several ranks on few cores
+END_BOUND_S = 10.0  # for all ranks to let go of their memory, before they are killed
 GRACE_S = 60.0  # beyond the bound of waits, until a rank must have answered
 
 
@@ -44,10 +45,14 @@ class CudaExecutor:
         plan: what to run.
         program: its code.
         wait_bound_s: how long a launch may take before it counts as a hang.
+        heap: what makes the ranks' memory, as `Options.heap`.
     """
 
-    def __init__(self, plan: Plan, program: TritonProgram, wait_bound_s: float = 30.0) -> None:
+    def __init__(
+        self, plan: Plan, program: TritonProgram, wait_bound_s: float = 30.0, heap: str = "ipc"
+    ) -> None:
         self._plan, self._program, self._bound_s = plan, program, wait_bound_s
+        self._heap_name = heap
         self._pool: _Pool | None = None
         self._heap: Heap | None = None
         self._fd = -1
@@ -102,7 +107,9 @@ class CudaExecutor:
             LaunchError: the group does not fit, or is not the one of the first call.
         """
         if self._local is None:
-            self._local = LocalRank(self._plan, self._program, self._bound_s, group)
+            self._local = LocalRank(
+                self._plan, self._program, self._bound_s, group, self._heap_name
+            )
         if self._local.group is not group:
             raise LaunchError(f"{self._plan.name} runs in the group of its first call only")
         return self._local.run(inputs, out, stream)
@@ -171,7 +178,7 @@ class CudaExecutor:
         heap = self._use()
         if self._pool is None:
             heap.clear_words()
-            self._pool = _Pool(self._plan, self._program, self._fd, self._bound_s)
+            self._pool = _Pool(self._plan, self._program, self._fd, self._bound_s, self._heap_name)
         return self._pool
 
     def _do(self, command: tuple[Any, ...]) -> list[Any]:
@@ -198,7 +205,9 @@ class CudaExecutor:
 class _Pool:
     """Rank processes on GPUs; any failure stops all of them."""
 
-    def __init__(self, plan: Plan, program: TritonProgram, heap_fd: int, bound_s: float) -> None:
+    def __init__(
+        self, plan: Plan, program: TritonProgram, heap_fd: int, bound_s: float, heap: str
+    ) -> None:
         self._plan, self._program = plan, program
         devices = _devices()
         folder = tempfile.TemporaryDirectory(prefix="ditron-")
@@ -211,11 +220,11 @@ class _Pool:
             ours, theirs = socket.socketpair()
             self._processes.append(_start(theirs, heap_fd, share))
             self._connections.append(Connection(ours.detach()))
-            spec = Spec(plan, program, source, rank, heap_fd, devices, bound_s)
+            spec = Spec(plan, program, source, rank, heap_fd, devices, bound_s, heap)
             self._connections[rank].send(("start", spec))
-        handles = self._collect(START_BOUND_S)
+        offers = self._collect(START_BOUND_S)
         self._check_fit(share)
-        self.kernels: dict[str, dict[str, int]] = self.tell(("peers", handles), START_BOUND_S)[0]
+        self.kernels: dict[str, dict[str, int]] = self.tell(("peers", offers), START_BOUND_S)[0]
 
     def _check_fit(self, share: int) -> None:
         """All programs that may wait for each other must be resident together.
@@ -314,9 +323,10 @@ def _end(
 ) -> None:
     for connection in connections:
         connection.close()
+    until = time.monotonic() + END_BOUND_S
     for process in processes:
         try:
-            process.wait(10)
+            process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

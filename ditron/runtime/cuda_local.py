@@ -25,7 +25,6 @@ from ditron.runtime.gpu_rank import GpuRank
 from ditron.runtime.gpu_report import hang_report
 from ditron.runtime.gpu_source import write_source
 from ditron.runtime.gpu_trace import Ran
-from ditron.runtime.ipc import open_peer
 
 LOOK_S = 0.2
 PACKAGES = ("ditron", "torch", "triton")
@@ -41,6 +40,7 @@ class LocalRank:
         program: its code.
         wait_bound_s: how long a launch may take before it counts as a hang.
         group: the processes, None for all of them; each on its current device.
+        heap: what makes the memory, as `Options.heap`.
 
     Raises:
         LaunchError: the group is of another size, or its processes did not compile the same.
@@ -52,18 +52,21 @@ class LocalRank:
         program: TritonProgram,
         wait_bound_s: float,
         group: dist.ProcessGroup | None,
+        heap: str = "ipc",
     ) -> None:
         self.plan, self.program, self.group = plan, program, group
         self.rank, size = dist.get_rank(group), dist.get_world_size(group)
         if size != plan.ranks:
             raise LaunchError(f"{plan.name} is for {plan.ranks} ranks, the group has {size}")
-        check_agreement(self._all(fingerprint(plan, program)))
-        self.gpu = GpuRank(plan, program, self.rank, wait_bound_s)
-        handles = self._all(self.gpu.device.handle)
-        bases = [
-            self.gpu.device.address if rank == self.rank else open_peer(handle)
-            for rank, handle in enumerate(handles)
-        ]
+        world = dist.get_world_size()
+        if heap == "nvshmem" and size != world:
+            raise LaunchError(
+                f"NVSHMEM's heap is of all {world} processes, {plan.name} runs in a group of"
+                f' {size}: compile with Options(heap="ipc")'
+            )
+        check_agreement(self._all({**fingerprint(plan, program), "heap": heap}))
+        self.gpu = GpuRank(plan, program, self.rank, wait_bound_s, heap)
+        bases = self.gpu.heap.join(self._all(self.gpu.heap.offer()))
         self._folder = tempfile.TemporaryDirectory(prefix="ditron-")
         source = write_source(program.source, Path(self._folder.name))
         self.kernels = self.gpu.connect(source, bases)
@@ -133,8 +136,10 @@ class LocalRank:
                 )
 
     def close(self) -> None:
-        """Stop watching. Memory that peers have mapped stays until the process ends."""
+        """Stop watching and let go of the memory; of a heap by NVSHMEM all processes do so."""
         self._watch.close()
+        torch.cuda.synchronize()
+        self.gpu.heap.close()
         self._folder.cleanup()
 
 

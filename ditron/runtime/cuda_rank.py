@@ -1,7 +1,7 @@
 """What a rank's process on a GPU does.
 
 Started as `python -m ditron.runtime.cuda_rank FD` with a socket to the parent, over which both send
-pickled tuples. Parent: ("start", Spec), then ("peers", handles), then commands. The first word of
+pickled tuples. Parent: ("start", Spec), then ("peers", offers), then commands. The first word of
 each answer is "ok", "hang" or "failed".
 """
 
@@ -17,13 +17,12 @@ from typing import Any
 
 import torch
 
-from ditron.errors import LaunchError
+from ditron.errors import DitronError, LaunchError
 from ditron.plan.tables import Plan, Role
 from ditron.runtime.atomics import atomics
 from ditron.runtime.gpu_program import TritonProgram
 from ditron.runtime.gpu_rank import GpuRank, keep_busy
 from ditron.runtime.heap import BARRIER_WORD, Heap
-from ditron.runtime.ipc import close_peer, open_peer
 
 BARRIER_SPINS = 1000
 
@@ -37,6 +36,7 @@ class Spec:
         heap_fd: shared memory through which inputs and outputs pass, laid out as on the CPU.
         devices: how many GPUs the ranks are spread over.
         wait_bound_s: how long a launch may take.
+        heap: what makes the rank's memory, as `Options.heap`.
         epoch: launches that count as done before the first.
     """
 
@@ -47,6 +47,7 @@ class Spec:
     heap_fd: int
     devices: int
     wait_bound_s: float
+    heap: str = "ipc"
     epoch: int = 0
 
 
@@ -56,19 +57,14 @@ class RankProcess:
     def __init__(self, spec: Spec, connection: Connection) -> None:
         self.spec, self.connection, self.plan = spec, connection, spec.plan
         torch.cuda.set_device(spec.rank % spec.devices)
-        self.gpu = GpuRank(spec.plan, spec.program, spec.rank, spec.wait_bound_s)
+        self.gpu = GpuRank(spec.plan, spec.program, spec.rank, spec.wait_bound_s, spec.heap)
         self.host = Heap.shared(spec.plan, spec.heap_fd)
-        self.peers: list[int] = []
         self.graph: torch.cuda.CUDAGraph | None = None
         self.barriers = 0
 
-    def connect(self, handles: list[bytes]) -> dict[str, Any]:
+    def connect(self, offers: list[Any]) -> dict[str, Any]:
         """Map the peers' memory and load every kernel; returns what they take."""
-        bases = [
-            self.gpu.device.address if rank == self.spec.rank else open_peer(handle)
-            for rank, handle in enumerate(handles)
-        ]
-        self.peers = [b for rank, b in enumerate(bases) if rank != self.spec.rank]
+        bases = self.gpu.heap.join(offers)
         return self.gpu.connect(self.spec.source, bases, epoch=self.spec.epoch)
 
     def copy_in(self, buffers: list[str]) -> None:
@@ -128,17 +124,16 @@ class RankProcess:
             os.sched_yield()
 
     def close(self) -> None:
-        """Let go of the peers' memory, then of one's own."""
+        """Let go of the memory, the peers' first."""
         torch.cuda.synchronize()
-        for address in self.peers:
-            close_peer(address)
+        self.gpu.heap.close()
 
 
 def _obey(rank: RankProcess, command: tuple[Any, ...]) -> tuple[Any, ...]:
     answer: Any = None
     match command:
-        case ("peers", handles):
-            answer = rank.connect(handles)
+        case ("peers", offers):
+            answer = rank.connect(offers)
         case ("copy in", buffers):
             rank.copy_in(buffers)
         case ("launch",):
@@ -164,7 +159,7 @@ def serve(connection: Connection) -> None:
     try:
         _, spec = connection.recv()
         rank = RankProcess(spec, connection)
-        connection.send(("ok", rank.gpu.device.handle))
+        connection.send(("ok", rank.gpu.heap.offer()))
         while (command := _next(connection)) is not None:
             try:
                 answer = _obey(rank, command)
@@ -173,6 +168,9 @@ def serve(connection: Connection) -> None:
             if not _tell(connection, answer):
                 break
         rank.close()
+    except DitronError as error:
+        _tell(connection, ("failed", str(error)))
+        sys.exit(1)
     except BaseException:
         _tell(connection, ("failed", traceback.format_exc()))
         raise

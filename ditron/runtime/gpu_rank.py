@@ -16,6 +16,7 @@ from ditron.plan.launches import Launches, LaunchKind
 from ditron.plan.tables import Plan
 from ditron.runtime.cuda_driver import StreamCalls, sm_count
 from ditron.runtime.gpu_fit import check_beside
+from ditron.runtime.gpu_heap import make_heap
 from ditron.runtime.gpu_host import Calls, HostProgram, Span, StreamWait
 from ditron.runtime.gpu_layout import GpuLayout
 from ditron.runtime.gpu_library import bind
@@ -23,7 +24,6 @@ from ditron.runtime.gpu_memory import RankMemory
 from ditron.runtime.gpu_program import Launch, TritonProgram
 from ditron.runtime.gpu_source import load_source
 from ditron.runtime.gpu_trace import Ran
-from ditron.runtime.ipc import DeviceMemory
 
 # Of a layer above this one, and with Triton in it: by name, when a GPU needs them.
 LIBRARY = "ditron.backends.triton.library.common"
@@ -46,11 +46,19 @@ class GpuRank:
         program: its code.
         rank: which rank this is.
         wait_bound_s: how long a launch may take.
+        heap: what makes its memory, as `Options.heap`.
     """
 
-    def __init__(self, plan: Plan, program: TritonProgram, rank: int, wait_bound_s: float) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        program: TritonProgram,
+        rank: int,
+        wait_bound_s: float,
+        heap: str = "ipc",
+    ) -> None:
         self.plan, self.program, self.rank, self.bound_s = plan, program, rank, wait_bound_s
-        self.device = DeviceMemory(GpuLayout.of(plan).total)
+        self.heap = make_heap(heap, GpuLayout.of(plan).total, rank)
         self.main = torch.cuda.Stream()
         self.rescue = torch.cuda.Stream(priority=-1)
         # Launches before the next one; None once a captured graph may have launched by itself.
@@ -64,12 +72,12 @@ class GpuRank:
 
         Args:
             source: the file with the kernels.
-            bases: the address of every rank's memory, as this rank sees it.
+            bases: the address of every rank's memory, as this rank sees it: `heap.join`.
             launches: what the host enqueues; by default what the plan says of this rank.
             epoch: launches that count as done.
         """
         self.source = source
-        self.memory = RankMemory(self.plan, self.program, self.rank, self.device.tensor, bases)
+        self.memory = RankMemory(self.plan, self.program, self.rank, self.heap.tensor, bases)
         self.reset(epoch)
         if launches is None:
             launches = self.program.host.of_rank(self.rank)

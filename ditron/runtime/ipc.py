@@ -8,6 +8,7 @@ can reach each other.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 
 import torch
 
@@ -59,6 +60,43 @@ def open_peer(handle: bytes) -> int:
 def close_peer(address: int) -> None:
     """Unmap another process's memory."""
     call("cuIpcCloseMemHandle", ctypes.c_uint64(address))
+
+
+class IpcHeap:
+    """See `gpu_heap.GpuHeap`: what ranks offer each other is handles.
+
+    Args:
+        size_bytes: of this rank's memory, zeroed.
+        rank: this rank.
+    """
+
+    def __init__(self, size_bytes: int, rank: int) -> None:
+        self._memory, self._rank = DeviceMemory(size_bytes), rank
+        self.address, self.tensor = self._memory.address, self._memory.tensor
+        self._peers: list[int] = []
+        self._offered = False
+
+    def offer(self) -> bytes:
+        """The handle of this rank's memory."""
+        self._offered = True
+        return self._memory.handle
+
+    def join(self, offers: Sequence[bytes]) -> list[int]:
+        """Map the peers' memory."""
+        bases = [
+            self.address if rank == self._rank else open_peer(handle)
+            for rank, handle in enumerate(offers)
+        ]
+        self._peers = [base for rank, base in enumerate(bases) if rank != self._rank]
+        return bases
+
+    def close(self) -> None:
+        """Unmap the peers' memory; what they may have mapped of this rank's stays till the end."""
+        for address in self._peers:
+            close_peer(address)
+        self._peers = []
+        if not self._offered:
+            self._memory.free()
 
 
 class _Array:

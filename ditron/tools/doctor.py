@@ -14,7 +14,7 @@ from ditron.tools.show import columns, console
 
 PACKAGES = ("xdsl", "torch", "numpy", "llvmlite", "triton", "cuda-bindings", "nvshmem4py-cu13")
 TESTED_XDSL = "0.75.0"
-_TRITON_REMEDY = "pip install 'ditron[nvidia]'"
+_TRITON_REMEDY = _NVSHMEM_REMEDY = "pip install 'ditron[nvidia]'"
 LLVMLITE_HINT = "pip install llvmlite"
 MIN_SHARED_BYTES = 64 << 20
 
@@ -32,7 +32,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything that some target needs, present or not."""
-    return [*_cpu(), *_cuda(), *_rocm()]
+    return [*_cpu(), *_cuda(), *_nvshmem(), *_rocm()]
 
 
 def can_run(findings: list[Finding], target: str) -> bool:
@@ -97,6 +97,17 @@ def _cuda() -> Iterator[Finding]:
     triton = installed("triton")
     found = triton is not None
     yield Finding("cuda", "triton", found, triton or "none", _TRITON_REMEDY)
+
+
+def _nvshmem() -> Iterator[Finding]:
+    """What `Options(heap="nvshmem")` needs besides."""
+    target = "cuda, heap nvshmem"
+    for name in ("nvshmem4py", "nvidia-nvshmem"):
+        packages = [f"{name}-cu{major}" for major in (13, 12)]
+        found = next((f"{p} {installed(p)}" for p in packages if installed(p)), "")
+        yield Finding(target, name, bool(found), found or "none", _NVSHMEM_REMEDY)
+    core = installed("cuda-core")
+    yield Finding(target, "cuda.core", core is not None, core or "none", _NVSHMEM_REMEDY)
 
 
 def _cuda_devices() -> int:

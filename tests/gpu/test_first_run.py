@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SECTIONS = ("gemm", "ranks:1", "ranks:2", "ranks:4", "copy:2", "local:2", "hang", "wrap")
+SECTIONS = (
+    "gemm", "ranks:1", "ranks:2", "ranks:4", "ranks:8", "copy:2", "nvshmem:2", "nvshmem:8",
+    "local:2", "hang", "wrap",
+)  # fmt: skip
 
 
 @pytest.mark.gpu

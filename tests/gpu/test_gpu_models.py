@@ -29,6 +29,7 @@ WORKERS = 32
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("shared_gpu")
 @pytest.mark.parametrize("family", ["Qwen3", "Llama"])
 @pytest.mark.parametrize(("ranks", "megakernel"), [(1, False), (2, False), (1, True), (2, True)])
 def test_tokens_are_those_of_transformers(family: str, ranks: int, megakernel: bool) -> None:

@@ -17,11 +17,12 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any
 
+import fake_nvshmem
 import numpy as np
 import torch
 
 from ditron.backends.triton import interpreter_patch
-from ditron.runtime import cuda_local, cuda_rank, gpu_rank
+from ditron.runtime import cuda_local, cuda_rank, gpu_rank, ipc
 
 assert interpreter_patch  # imported before Triton: it readies it
 
@@ -158,12 +159,12 @@ def pretend() -> None:
     cuda.current_stream = FakeStream
     cuda.is_current_stream_capturing = lambda: False
     module: Any = cuda_rank
-    module.open_peer, module.close_peer = _open, _nothing
     module.RankProcess, module.GpuRank = FakeRank, FakeGpu
     local: Any = cuda_local
-    local.open_peer, local.GpuRank = _open, FakeGpu
-    memory: Any = gpu_rank
-    memory.DeviceMemory = FakeMemory
+    local.GpuRank = FakeGpu
+    memory: Any = ipc
+    memory.DeviceMemory, memory.open_peer, memory.close_peer = FakeMemory, _open, _nothing
+    fake_nvshmem.install()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One of some processes that each run their rank, without a GPU: `RANK SIZE STORE TILE`."""
+"""One of some processes that each run their rank, without a GPU: `RANK SIZE STORE TILE HEAP`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ import ditron as dt
 from ditron.errors import DitronError
 
 
-def main(rank: int, size: int, store: str, rows: int) -> None:
+def main(rank: int, size: int, store: str, rows: int, heap: str) -> None:
     fake_cuda_rank.pretend()
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
     program = example("01_ag_gemm", m=48, n=32, k=32, tp=size)
     options = dt.Options(
-        algorithm="mesh-pull", transport="copy-engine", tile=(rows, 32), workers=2, wait_bound_s=20
+        algorithm="mesh-pull",
+        transport="copy-engine",
+        heap=heap,
+        tile=(rows, 32),
+        workers=2,
+        wait_bound_s=20,
     )
     exe = dt.compile(program, target="cuda", options=options)
     for seed in range(3):
@@ -39,6 +44,6 @@ def main(rank: int, size: int, store: str, rows: int) -> None:
 
 if __name__ == "__main__":
     try:
-        main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+        main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5])
     except DitronError as error:
         sys.exit(str(error))

@@ -17,13 +17,21 @@ from ditron.runtime.cuda_local import check_agreement
 HERE = Path(__file__).parent
 
 
-def ranks(store: Path, rows: Sequence[int]) -> list[tuple[int, str, str]]:
+def ranks(store: Path, rows: Sequence[int], heap: str = "ipc") -> list[tuple[int, str, str]]:
     """Exit status, output and errors of a process a rank."""
     path = f"{HERE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     environment = {**os.environ, "PYTHONPATH": path, "TRITON_INTERPRET": "1"}
     started = [
         subprocess.Popen(
-            [sys.executable, HERE / "fake_local_rank.py", str(rank), str(len(rows)), store, str(r)],
+            [
+                sys.executable,
+                HERE / "fake_local_rank.py",
+                str(rank),
+                str(len(rows)),
+                store,
+                str(r),
+                heap,
+            ],
             env=environment,
             text=True,
             stdout=subprocess.PIPE,

@@ -170,6 +170,7 @@ def test_doctor(run: Run):
     assert code == 0
     assert "cpu: ready" in out
     assert "cuda: cannot run here" in out
+    assert "cuda, heap nvshmem: cannot run here" in out
 
 
 def test_doctor_as_data(run: Run):

@@ -88,7 +88,7 @@ def _build(
         program = emit_module(module, plan, target, driven, stamps=options.stamps)
     executor: Executor = CrossExecutor(plan, program, arch)
     if run:
-        executor = CudaExecutor(plan, program, options.wait_bound_s)
+        executor = CudaExecutor(plan, program, options.wait_bound_s, options.heap or "ipc")
     return Built(program.source, executor, program.host)
 
 
