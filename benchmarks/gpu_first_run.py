@@ -80,11 +80,17 @@ def options_for(
     algorithm: str | None = None,
     transport: str | None = None,
     heap: str | None = None,
+    share: int = 0,
+    sms: int = 0,
 ) -> dt.Options:
-    """Options with as many workers as fit when `ranks` ranks share the GPUs that are there."""
+    """Options with as many workers as fit when `ranks` ranks share the GPUs that are there.
+
+    Or when `share` ranks have one GPU, not all of them of the program. `sms` is its number of SMs,
+    which a client of MPS that has a part of them cannot ask for.
+    """
+    share = share or -(-ranks // torch.cuda.device_count())
     copies = COPY_LANES if ranks > 1 else 0
-    sharing = -(-ranks // torch.cuda.device_count())
-    workers = sm_count(0) // sharing - (copies + SPARE_SMS if ranks > 1 else 0)
+    workers = (sms or sm_count(0)) // share - (copies + SPARE_SMS if ranks > 1 else 0)
     lanes = max(copies, 1)
     return dt.Options(
         algorithm,

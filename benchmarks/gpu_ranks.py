@@ -24,6 +24,7 @@ import contextlib
 import json
 import os
 import platform
+import socket
 import subprocess
 import sys
 import time
@@ -41,6 +42,7 @@ from benchmarks import ranks_measure as measure
 from benchmarks import ranks_programs as programs
 from benchmarks.gpu_first_run import mps, options_for, say
 from ditron.errors import DitronError
+from ditron.runtime.cuda_driver import sm_count
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = ("heaps", "check", "ag", "rs", "ar", "reduce", "trace")
@@ -51,6 +53,8 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     """What the user wants."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--ranks", type=int, default=0, help="processes; one a GPU by default")
+    parser.add_argument("--share", type=int, default=0, help="ranks on a GPU, others' as well")
+    parser.add_argument("--sms", type=int, default=0, help="of a GPU, where ranks share it")
     parser.add_argument("--sections", default=",".join(SECTIONS))
     parser.add_argument("--dry", action="store_true", help="compile everything for sm_90 and end")
     parser.add_argument("--seconds", type=float, default=500, help="start no row later than this")
@@ -72,11 +76,11 @@ def start(args: argparse.Namespace, words: list[str]) -> int:
     """A process a rank, as torchrun would start them."""
     gpus = torch.cuda.device_count()
     ranks = args.ranks or gpus
-    share = -(-ranks // max(gpus, 1))
+    share = args.share or -(-ranks // max(gpus, 1))
     with mps() if share > 1 else contextlib.nullcontext(dict(os.environ)) as environment:
         environment |= {
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": "29551",
+            "MASTER_PORT": str(free_port()),
             "WORLD_SIZE": str(ranks),
             "NCCL_NVLS_ENABLE": "0",
             "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
@@ -85,6 +89,7 @@ def start(args: argparse.Namespace, words: list[str]) -> int:
         if share > 1:
             environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(100 // share)
         command = [sys.executable, "-m", "benchmarks.gpu_ranks", *words]
+        command += ["--sms", str(sm_count(0))]
         started = [
             subprocess.Popen(command, cwd=ROOT, env={**environment, "RANK": str(r)})
             for r in range(ranks)
@@ -95,6 +100,13 @@ def start(args: argparse.Namespace, words: list[str]) -> int:
         finally:
             for process in started:
                 process.kill()
+
+
+def free_port() -> int:
+    """A port of this host that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 def dry(args: argparse.Namespace) -> int:
@@ -151,7 +163,7 @@ def rank_main(args: argparse.Namespace) -> int:
     )
     args.out.mkdir(parents=True, exist_ok=True)
     this = measure.Ranks(ranks, rank, nccl=alone, repeats=args.repeats)
-    options = options_for(ranks)
+    options = options_for(ranks, share=args.share, sms=args.sms)
     found: dict[str, object] = {"versions": versions(ranks)}
     fine = True
     for section in args.sections.split(","):
