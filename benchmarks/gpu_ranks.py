@@ -24,6 +24,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import socket
 import subprocess
 import sys
@@ -62,7 +63,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--heaps", default="ipc", help="that `heaps` and `check` try")
     parser.add_argument("--launches", type=int, default=1000, help="in a row, of a check")
-    parser.add_argument("--only", default="", help="checks whose name has this in it")
+    parser.add_argument("--only", default="", help="a pattern of checks' names")
     parser.add_argument("--few", action="store_true", help="two shapes a section")
     chosen = parser.parse_args(words)
     unknown = set(chosen.sections.split(",")) - set(SECTIONS)
@@ -146,7 +147,7 @@ def all_ways(
 def checks(args: argparse.Namespace, ranks: int, options: dt.Options) -> Iterator[programs.Way]:
     """The checks that the arguments ask for."""
     for way in programs.checks(ranks, options):
-        if args.only in way.name:
+        if re.search(args.only, way.name):
             yield from (way.on(heap) for heap in args.heaps)
 
 
