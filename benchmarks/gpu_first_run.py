@@ -30,7 +30,7 @@ import ditron as dt
 from ditron.errors import DitronError, HangError
 from ditron.executable import Executable
 from ditron.plan.tables import Role
-from ditron.runtime.cuda import CudaExecutor
+from ditron.runtime.cuda import CudaExecutor, rank_environment
 from ditron.runtime.cuda_driver import sm_count
 from ditron.runtime.gpu_program import TritonProgram
 
@@ -229,7 +229,7 @@ def local_section(ranks: int) -> bool:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "29541",
         "WORLD_SIZE": str(ranks),
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(100 // share),
+        **rank_environment(share),
     }
     command = [sys.executable, "-m", "benchmarks.gpu_local"]
     started = [

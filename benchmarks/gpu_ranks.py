@@ -43,6 +43,7 @@ from benchmarks import ranks_measure as measure
 from benchmarks import ranks_programs as programs
 from benchmarks.gpu_first_run import mps, options_for, say
 from ditron.errors import DitronError
+from ditron.runtime.cuda import rank_environment
 from ditron.runtime.cuda_driver import sm_count
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,10 +86,9 @@ def start(args: argparse.Namespace, words: list[str]) -> int:
             "WORLD_SIZE": str(ranks),
             "NCCL_NVLS_ENABLE": "0",
             "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
-            "CUDA_DEVICE_MAX_CONNECTIONS": "32",
+            "OMP_NUM_THREADS": str(max((os.cpu_count() or 1) // max(ranks, share), 1)),
+            **rank_environment(share),
         }
-        if share > 1:
-            environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(100 // share)
         command = [sys.executable, "-m", "benchmarks.gpu_ranks", *words]
         command += ["--sms", str(sm_count(0))]
         started = [
@@ -96,8 +96,12 @@ def start(args: argparse.Namespace, words: list[str]) -> int:
             for r in range(ranks)
         ]
         try:
-            ended = [process.wait(RANK_S) for process in started]
-            return int(any(ended))
+            until = time.monotonic() + RANK_S
+            while any(process.poll() is None for process in started):
+                time.sleep(0.1)
+                if any(process.poll() for process in started) or time.monotonic() > until:
+                    return 1
+            return 0
         finally:
             for process in started:
                 process.kill()

@@ -34,6 +34,7 @@ from ditron.runtime.heap import Heap, Layout, open_shared
 
 RANK_MODULE = "ditron.runtime.cuda_rank"
 START_BOUND_S = 600.0  # compiling every kernel, several ranks on few cores
+QUEUES = 32  # from the host to a GPU, as many as the driver makes
 END_BOUND_S = 10.0  # for all ranks to let go of their memory, before they are killed
 GRACE_S = 60.0  # beyond the bound of waits, until a rank must have answered
 
@@ -302,11 +303,22 @@ def _devices() -> int:
     return count
 
 
+def rank_environment(share: int) -> dict[str, str]:
+    """What is set for the process of a rank where the user has not, if `share` ranks have its GPU.
+
+    Hardware queues, so that no stream is behind another's wait. Under MPS ranks share the SMs, so
+    that all can run at once, and the queues: a server has 120 for all clients of a GPU, and a
+    client's context is refused ("out of memory", "busy or unavailable") where they do not reach.
+    Other executables want theirs, too.
+    """
+    found = {"CUDA_DEVICE_MAX_CONNECTIONS": str(max(QUEUES // share, 1))}
+    if share > 1:
+        found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(100 // share)
+    return found
+
+
 def _start(theirs: socket.socket, heap_fd: int, share: int) -> subprocess.Popen[bytes]:
-    environment = dict(os.environ)
-    environment.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # no stream behind another's wait
-    if share > 1:  # under MPS each rank has its share of the SMs, so that all can run at once
-        environment.setdefault("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", str(100 // share))
+    environment = {**rank_environment(share), **os.environ}
     with theirs:
         return subprocess.Popen(
             [sys.executable, "-m", RANK_MODULE, str(theirs.fileno())],
