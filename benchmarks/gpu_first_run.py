@@ -30,8 +30,9 @@ import ditron as dt
 from ditron.errors import DitronError, HangError
 from ditron.executable import Executable
 from ditron.plan.tables import Role
-from ditron.runtime.cuda import CudaExecutor, rank_environment
+from ditron.runtime.cuda import CudaExecutor
 from ditron.runtime.cuda_driver import sm_count
+from ditron.runtime.gpu_processes import rank_environment
 from ditron.runtime.gpu_program import TritonProgram
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -43,8 +43,8 @@ from benchmarks import ranks_measure as measure
 from benchmarks import ranks_programs as programs
 from benchmarks.gpu_first_run import mps, options_for, say
 from ditron.errors import DitronError
-from ditron.runtime.cuda import rank_environment
 from ditron.runtime.cuda_driver import sm_count
+from ditron.runtime.gpu_processes import rank_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = ("heaps", "check", "ag", "rs", "ar", "reduce", "trace")

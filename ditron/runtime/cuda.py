@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import weakref
@@ -26,16 +25,14 @@ from ditron.plan.tables import Plan, Role
 from ditron.runtime.cuda_driver import sm_count
 from ditron.runtime.cuda_local import LocalRank
 from ditron.runtime.cuda_rank import Spec
+from ditron.runtime.gpu_processes import end_ranks, start_rank
 from ditron.runtime.gpu_program import TritonProgram
 from ditron.runtime.gpu_report import Hung, hang_report
 from ditron.runtime.gpu_source import write_source
 from ditron.runtime.gpu_trace import write_gpu_trace
 from ditron.runtime.heap import Heap, Layout, open_shared
 
-RANK_MODULE = "ditron.runtime.cuda_rank"
 START_BOUND_S = 600.0  # compiling every kernel, several ranks on few cores
-QUEUES = 32  # from the host to a GPU, as many as the driver makes
-END_BOUND_S = 10.0  # for all ranks to let go of their memory, before they are killed
 GRACE_S = 60.0  # beyond the bound of waits, until a rank must have answered
 
 
@@ -215,11 +212,11 @@ class _Pool:
         source = write_source(program.source, Path(folder.name))
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
-        self.stop = weakref.finalize(self, _end, self._processes, self._connections, folder)
+        self.stop = weakref.finalize(self, end_ranks, self._processes, self._connections, folder)
         share = -(-plan.ranks // devices)
         for rank in range(plan.ranks):
             ours, theirs = socket.socketpair()
-            self._processes.append(_start(theirs, heap_fd, share))
+            self._processes.append(start_rank(theirs, heap_fd, share))
             self._connections.append(Connection(ours.detach()))
             spec = Spec(plan, program, source, rank, heap_fd, devices, bound_s, heap)
             self._connections[rank].send(("start", spec))
@@ -301,45 +298,3 @@ def _devices() -> int:
     if not count:
         raise LaunchError("torch finds no GPU here; compile for target cpu, or see ditron doctor")
     return count
-
-
-def rank_environment(share: int) -> dict[str, str]:
-    """What is set for the process of a rank where the user has not, if `share` ranks have its GPU.
-
-    Hardware queues, so that no stream is behind another's wait. Under MPS ranks share the SMs, so
-    that all can run at once, and the queues: a server has 120 for all clients of a GPU, and a
-    client's context is refused ("out of memory", "busy or unavailable") where they do not reach.
-    Other executables want theirs, too.
-    """
-    found = {"CUDA_DEVICE_MAX_CONNECTIONS": str(max(QUEUES // share, 1))}
-    if share > 1:
-        found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(100 // share)
-    return found
-
-
-def _start(theirs: socket.socket, heap_fd: int, share: int) -> subprocess.Popen[bytes]:
-    environment = {**rank_environment(share), **os.environ}
-    with theirs:
-        return subprocess.Popen(
-            [sys.executable, "-m", RANK_MODULE, str(theirs.fileno())],
-            pass_fds=(theirs.fileno(), heap_fd),
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
-
-
-def _end(
-    processes: list[subprocess.Popen[bytes]],
-    connections: list[Connection],
-    folder: tempfile.TemporaryDirectory[str],
-) -> None:
-    for connection in connections:
-        connection.close()
-    until = time.monotonic() + END_BOUND_S
-    for process in processes:
-        try:
-            process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    folder.cleanup()

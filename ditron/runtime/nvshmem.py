@@ -2,8 +2,8 @@
 
 NVSHMEM is initialised once a process, for all processes, by an id that rank 0 makes; what it knows
 of hosts, links and networks then decides who reaches whom. Making and freeing a piece takes all
-processes, in the same order. NVSHMEM ends with the process, if all pieces were freed: what a failed
-process leaves, its peers must not wait for.
+processes, in the same order. NVSHMEM ends with the process, if all pieces were freed; ending takes
+all processes too, and those whose peer has failed must not wait for it.
 """
 
 from __future__ import annotations

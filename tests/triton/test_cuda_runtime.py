@@ -15,7 +15,7 @@ from triton_support import example, random_inputs, run
 import ditron as dt
 from ditron.errors import HangError, LaunchError
 from ditron.executable import Executable
-from ditron.runtime import cuda
+from ditron.runtime import cuda, gpu_processes
 
 SIZES = {"m": 40, "n": 32, "k": 32, "tp": 2}
 OPTIONS = dt.Options(algorithm="mesh-push", workers=2, tile=(16, 32), wait_bound_s=5)
@@ -27,7 +27,7 @@ def _sms(_: int) -> int:
 
 @pytest.fixture
 def fake_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cuda, "RANK_MODULE", "fake_cuda_rank")
+    monkeypatch.setattr(gpu_processes, "RANK_MODULE", "fake_cuda_rank")
     monkeypatch.setattr(cuda, "_devices", lambda: 1)
     monkeypatch.setattr(cuda, "sm_count", _sms)
     path = f"{Path(__file__).parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
