@@ -202,7 +202,7 @@ class Executable:
             raise LaunchError("this executable cannot be used: it is closed")
 
     def close(self) -> None:
-        """End its processes and free its memory; a group's processes all do, where NVSHMEM made it."""
+        """End its processes and free its memory; where NVSHMEM made it, all of a group do so."""
         self._closed = True
         self._executor.close()
 
