@@ -67,7 +67,6 @@ class ViewAxes:
         key = np.column_stack([self._boxes[access], lo, hi])
         _, row, box = np.unique(key, axis=0, return_index=True, return_inverse=True)
         sizes = fold.sizes((hi - lo)[row])
-        sizes[(hi <= lo)[row].any(axis=1)] = 0
         first = self._number + np.arange(len(row)) * ndim
         self._number += len(row) * ndim
         self.sizes.append(longs(sizes.ravel()))

@@ -19,17 +19,22 @@ from ditron.plan.reshape import matching_dims
 
 @dataclass(frozen=True)
 class Place:
-    """Element [i, j, ...] of a tensor lies at start + i * strides[0] + j * strides[1] + ..."""
+    """Element [i, j, ...] of a tensor lies at start + i * strides[0] + j * strides[1] + ...
+
+    `roots`: the dimension of the buffer's own tensor that each one is, or -1. Strides do not tell
+    it of dimensions of one element, of which a rank may have none.
+    """
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
+    roots: tuple[int, ...]
     start: int = 0
 
     @staticmethod
     def row_major(sizes: Sequence[int]) -> Place:
         """That of a whole buffer."""
         strides = [prod(sizes[d + 1 :]) for d in range(len(sizes))]
-        return Place(tuple(sizes), tuple(strides))
+        return Place(tuple(sizes), tuple(strides), tuple(range(len(sizes))))
 
     def part(self, dim: int, at: int, size: int) -> Place:
         """`size` elements of a dimension, from `at` on."""
@@ -40,15 +45,16 @@ class Place:
         """Two dimensions in each other's place."""
         order = list(range(len(self.sizes)))
         order[a], order[b] = b, a
-        sizes, strides = ([column[d] for d in order] for column in (self.sizes, self.strides))
-        return replace(self, sizes=tuple(sizes), strides=tuple(strides))
+        columns = (self.sizes, self.strides, self.roots)
+        sizes, strides, roots = (tuple(column[d] for d in order) for column in columns)
+        return replace(self, sizes=sizes, strides=strides, roots=roots)
 
     def reshaped(self, before: Sequence[int], after: Sequence[int]) -> Place | None:
         """The same elements in row-major order in another shape, if strides can say it.
 
         `before` is this one's shape; its sizes may have room for more, in dimensions that stay.
         """
-        sizes, strides = list(after), [0] * len(after)
+        sizes, strides, roots = list(after), [0] * len(after), [-1] * len(after)
         for ours, theirs in matching_dims(before, after):
             old = [d for d in ours if self.sizes[d] != 1]
             new = [d for d in theirs if after[d] != 1]
@@ -56,6 +62,7 @@ class Place:
                 new = new or theirs[:1]  # one element, with room for more
             if len(old) == len(new) == 1:
                 sizes[new[0]], strides[new[0]] = self.sizes[old[0]], self.strides[old[0]]
+                roots[new[0]] = self.roots[old[0]]
                 continue
             if any(self.sizes[d] != before[d] for d in old):
                 return None
@@ -65,7 +72,7 @@ class Place:
             for d in reversed(new):
                 strides[d] = step
                 step *= after[d]
-        return Place(tuple(sizes), tuple(strides), self.start)
+        return Place(tuple(sizes), tuple(strides), tuple(roots), self.start)
 
     def same(self, other: Place) -> bool:
         """Whether the elements of another place are the same ones."""
@@ -207,6 +214,8 @@ class BufferShape:
     def _axes(self, place: Place, parts: dict[int, list[int]]) -> tuple[int, ...]:
         """Of each of the tensor's dimensions the buffer's; one of 1 element goes where it may."""
         known = {d: axis for axis, dims in parts.items() for d in dims}
+        alone = {run[0]: axis for axis, run in enumerate(self.runs) if len(run) == 1}
+        known = {d: alone[root] for d, root in enumerate(place.roots) if root in alone} | known
         axes: list[int] = []
         for d in range(len(place.sizes)):
             after = next((known[i] for i in range(d, len(place.sizes)) if i in known), None)

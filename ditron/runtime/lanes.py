@@ -104,11 +104,8 @@ class Binder:
 
 def unfold(box: torch.Tensor, fold: Fold) -> torch.Tensor:
     """A box as a kernel sees it."""
-    shape = torch.Size(box.shape)
-    (sizes,) = fold.sizes(np.array([shape], np.int64)).tolist()
+    (sizes,) = fold.sizes(np.array([box.shape], np.int64)).tolist()
     strides = [box.stride(axis) * step for axis, step in zip(fold.axes, fold.steps(), strict=True)]
-    if 0 in shape:
-        sizes = [0] * len(sizes)
     return box.as_strided(sizes, strides, box.storage_offset())
 
 

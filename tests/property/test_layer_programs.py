@@ -176,6 +176,18 @@ def test_split_attention(ranks: int, batch: int, together: int, dtype: dt.DType,
     agree(body, ranks, splits=splits)
 
 
+@settings(max_examples=12, deadline=None)
+@given(RANKS, st.integers(1, 3), SIZES, SIZES, st.integers(1, 9))
+@example(4, 12, 5, 9, 9)  # the last rank has none of what is summed
+def test_turned_stacks_whose_sum_is_cut(ranks: int, stacks: int, inner: int, rows: int, cols: int):
+    def body(p: dt.Program) -> None:
+        x = p.input("x", (stacks, inner, rows), dt.f32, dt.Shard(1))
+        w = p.weight("w", (inner, cols), dt.f32, dt.Shard(0))
+        p.output("y", dt.all_reduce(dt.matmul(dt.transpose(x, 1, 2), w)))
+
+    agree(body, ranks)
+
+
 @settings(max_examples=8, deadline=None)
 @given(RANKS, SIZES, SIZES, SIZES, st.booleans())
 def test_stacks_of_matrices(ranks: int, stacks: int, rows: int, inner: int, turned: bool):
