@@ -227,9 +227,10 @@ class UnreachableWait(Found):
             f" launch, but its {self.notifies} notifies bring it to {self.total}"
         )
         if not self.notifiers:
-            return f"{text}: no task notifies it"
+            return f"{text}: no task notifies it; add a notify, or take the wait out"
         listed = "; ".join(map(str, self.notifiers[:3]))
-        return f"{text} ({listed}{'; ...' if len(self.notifiers) > 3 else ''})"
+        told = f"{text} ({listed}{'; ...' if len(self.notifiers) > 3 else ''})"
+        return f"{told}; wait for {self.total}, or have more tasks notify it"
 
     def marks(self) -> tuple[Mark, ...]:
         return (self.waiter, 0), *((t, 0) for t in self.notifiers)
@@ -276,7 +277,8 @@ class Cycle(Found):
     def text(self) -> str:
         many = len(self.steps)
         count = f"{many} task{'s wait for each other' if many > 1 else ' waits for itself'}"
-        return "\n  ".join([f"{count}:", *map(str, self.steps)])
+        need = "let one of them go on without its wait, or notify before it waits"
+        return "\n  ".join([f"{count}; {need}:", *map(str, self.steps)])
 
     def marks(self) -> tuple[Mark, ...]:
         tasks = [t for s in self.steps for t in (s.waiter, s.producer)]

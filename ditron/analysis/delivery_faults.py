@@ -26,14 +26,15 @@ class WrongOutput(Found):
 
     @property
     def text(self) -> str:
-        by = "never written by a task"
+        by, need = "never written by a task", "store or put it there"
         if self.writer is not None:
             by = f"last written by {self.writer}, {self.writer.location}"
+            need = "look at what that task reads, and from whom"
         lo_hi = zip(self.box.lo, self.box.hi, strict=True)
         box = ", ".join(f"{a}:{b}" for a, b in lo_hi)
         return (
             f"output {self.output!r}[{box}] on rank {self.rank} ({self.cell}) {self.came};"
-            f" it is {by}"
+            f" it is {by}; {need}"
         )
 
     def marks(self) -> tuple[Mark, ...]:
@@ -97,7 +98,10 @@ class UninitialisedRead(Found):
 
     @property
     def text(self) -> str:
-        return f"{self.read}, but {self.why}: an uninitialised read"
+        return (
+            f"{self.read}, but {self.why}: an uninitialised read; have it written before, or read"
+            " no more than is"
+        )
 
     def marks(self) -> tuple[Mark, ...]:
         return ((self.read.task, 0),)
@@ -120,7 +124,7 @@ class MisfitViews(Found):
     def text(self) -> str:
         return (
             f"{self.first.task} needs as much of dim {self.first_dim} of {self.first.box} as of"
-            f" dim {self.second_dim} of {self.second.box}"
+            f" dim {self.second_dim} of {self.second.box}; give both views one size there"
         )
 
     def marks(self) -> tuple[Mark, ...]:

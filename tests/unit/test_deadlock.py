@@ -23,7 +23,8 @@ def test_two_tasks_that_wait_for_each_other():
     with pytest.raises(DeadlockError) as error:
         check_deadlock(b.plan())
     assert str(error.value).splitlines() == [
-        "user.py:1: 2 tasks wait for each other:",
+        "user.py:1: 2 tasks wait for each other; let one of them go on without its wait, or"
+        " notify before it waits:",
         "  @a[0] on rank 0 (sm lane 0, task 0) waits for %slot[0] at rank 0 >= 1 (it is 0), which"
         " needs @b[0] on rank 1 (sm lane 0, task 0) [user.py:1]",
         "  @b[0] on rank 1 (sm lane 0, task 0) waits for %slot[1] at rank 1 >= 1 (it is 0), which"
