@@ -42,7 +42,7 @@ def weights_of(exe: dt.Executable) -> dict[str, torch.Tensor]:
     found: dict[str, torch.Tensor] = {}
     for name, spec in exe.tensors(Role.WEIGHT).items():
         if str(spec.dtype) == "i64":
-            found[name] = torch.arange(spec.shape[-1]).expand(spec.shape).contiguous()
+            found[name] = torch.arange(prod(spec.shape)).view(spec.shape)
         elif name in ("cos", "sin"):
             found[name] = torch.full(spec.shape, float(name == "cos"))
         elif len(spec.shape) == 1:
@@ -62,7 +62,8 @@ def measured(
     options = dt.Options(library=False, megakernel=megakernel, workers=workers)
     with dt.compile(step(layers, ranks), target="cuda", options=options) as exe:
         weights |= {} if weights else weights_of(exe)
-        exe.bind(weights)
+        shape = exe.tensors(Role.WEIGHT)["tokens"].shape  # cut by ranks
+        exe.bind({**weights, "tokens": weights["tokens"].view(shape)})
         inputs = {"ids": torch.tensor([[TOKEN]]), "pos": PLACE}
         logits = exe.run(inputs)["logits"].float()
         return 1e3 * median(exe.measure(inputs, REPEATS)), logits
