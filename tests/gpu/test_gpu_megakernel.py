@@ -20,6 +20,7 @@ SMS = 128  # that all ranks share
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("shared_gpu")
 @pytest.mark.parametrize("megakernel", [False, True])
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_an_mlp_is_right_and_every_task_is_stamped(
