@@ -343,7 +343,9 @@ def mps() -> Generator[dict[str, str]]:
         try:
             yield environment
         finally:
-            subprocess.run([control], input=b"quit\n", env=environment, check=False, timeout=60)
+            # A process that has only asked for the number of SMs is a client, too.
+            quit_ = b"quit -t 10\n"
+            subprocess.run([control], input=quit_, env=environment, check=False, timeout=60)
 
 
 def main(names: list[str]) -> int:

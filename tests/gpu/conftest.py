@@ -10,13 +10,13 @@ import torch
 from benchmarks import gpu_first_run
 
 
-@pytest.fixture
-def shared_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Ranks that a test starts on one GPU are clients of an MPS daemon of its own."""
+@pytest.fixture(scope="session")
+def shared_gpu() -> Iterator[None]:
+    """Ranks that tests start on one GPU are clients of an MPS daemon of their own."""
     if torch.cuda.device_count() > 1:
         yield
         return
-    with gpu_first_run.mps() as environment:
+    with gpu_first_run.mps() as environment, pytest.MonkeyPatch.context() as patch:
         for name in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"):
-            monkeypatch.setenv(name, environment[name])
+            patch.setenv(name, environment[name])
         yield
