@@ -1,6 +1,7 @@
 """How long compiling a whole model takes: a decode step of Qwen3-32B on 8 ranks, by layers.
 
-    python benchmarks/compile_model.py --layers 8,16,32,64
+    python -m benchmarks.compile_model --layers 8,16,32,64
+    python -m benchmarks.compile_model --model qwen3-8b --tp 1 --target sm_90 --layers 4,12,36
 
 Weights are never made: the program comes from the configuration alone. Prints the CPU seconds of
 building the program and of compiling it (passes, proofs, code), the peak memory of the process, and
@@ -29,6 +30,16 @@ MODELS = {
         "vocab_size": 151936,
         "tie_word_embeddings": False,
     },
+    "qwen3-8b": {
+        "model_type": "qwen3",
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "intermediate_size": 12288,
+        "vocab_size": 151936,
+        "tie_word_embeddings": False,
+    },
     "qwen3-0.6b": {
         "model_type": "qwen3",
         "hidden_size": 1024,
@@ -51,6 +62,7 @@ def main() -> None:
     parser.add_argument("--ctx", type=int, default=512)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--target", default="cpu")
+    parser.add_argument("--megakernel", action="store_true", help="one kernel a step, for GPUs")
     given = parser.parse_args()
     counts = [int(n) for n in given.layers.split(",")]
     if len(counts) > 1:  # each in a process of its own, whose peak memory is its own
@@ -60,6 +72,7 @@ def main() -> None:
             command = [sys.executable, __file__, "--layers", str(layers)]
             for name in ("model", "tp", "ctx", "batch", "target"):
                 command += [f"--{name}", str(getattr(given, name))]
+            command += ["--megakernel"] * given.megakernel
             subprocess.run(command, check=True)
         return
     sys.stdout.write(f"{row(given, counts[0])}\n")
@@ -78,7 +91,8 @@ def row(given: argparse.Namespace, layers: int) -> str:
     begin = time.process_time()
     program = dt.models.decoder(config, dt.Mesh(tp=given.tp), step)
     built = time.process_time()
-    with dt.compile(program, target=given.target) as exe:
+    options = dt.Options(megakernel=given.megakernel)
+    with dt.compile(program, target=given.target, options=options) as exe:
         end = time.process_time()
         report, plan = exe.report, exe.plan
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

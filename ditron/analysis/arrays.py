@@ -56,12 +56,30 @@ def record_highs(first: Bools, values: Longs) -> Bools:
     return high | first
 
 
+def sorted_by(*columns: Longs) -> Longs:
+    """The order of rows by their columns, the first above all; equal rows in any order.
+
+    As `np.lexsort`, which takes several times as long as to sort one number made of all columns.
+    """
+    if not len(columns[0]):
+        return np.zeros(0, np.int64)
+    keys, room = list[Longs](), 0
+    for column in columns:
+        lowest = int(column.min())
+        size = int(column.max()) - lowest + 1
+        if size <= room:
+            keys[-1], room = keys[-1] * size + (column - lowest), room // size
+        else:
+            keys, room = [*keys, column - lowest], (1 << 62) // size
+    return longs(np.argsort(keys[0]) if len(keys) == 1 else np.lexsort(keys[::-1]))
+
+
 def distinct_rows(*columns: Longs) -> tuple[Longs, Longs]:
     """Distinct rows of some columns, and which of them each row is.
 
     As `np.unique` of rows, which sorts them as bytes and takes ten times as long.
     """
-    order = np.lexsort(columns[::-1])
+    order = sorted_by(*columns)
     first = changes(*(c[order] for c in columns))
     number = np.empty(len(order), np.int64)
     number[order] = np.cumsum(first) - 1

@@ -33,8 +33,8 @@ from ditron.analysis.plan_records import (
     task_record,
 )
 from ditron.analysis.program_tags import program_tags, term_name
-from ditron.analysis.races import find_runs, run_pairs
 from ditron.analysis.ring import Tags, input_tags
+from ditron.analysis.sweep import find_runs, run_pairs
 from ditron.analysis.sync_graph import build_sync_graph, topological_levels
 from ditron.analysis.tag_memory import LOST, TagMemory
 from ditron.analysis.touches import find_touches

@@ -11,25 +11,29 @@ lag 1. Only neighbours in that cycle are paired (last write -> read, read -> nex
 next write if nothing reads in between); all other pairs follow.
 
 Memory is cut at the edges of written boxes only: no write then covers part of a cell, so that the
-cells which a box touches tell exactly which writes it meets. Where two buffers share bytes, which
-they do one after the other, all accesses of one come before those of the next, byte for byte.
-Accesses of one op, lane and box form a group, and groups are paired instead of tasks.
+cells which a box touches tell exactly which writes it meets. Accesses of one op, lane and box form
+a group, and groups are paired instead of tasks. Bytes that go from one buffer to another are
+`analysis/turns.py`'s.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from itertools import pairwise
+from dataclasses import dataclass
 
 import numpy as np
 
-from ditron.analysis.arrays import changes, distinct_rows, last_of_run, longs, offsets, spans
-from ditron.analysis.ring import mix
+from ditron.analysis.arrays import (
+    changes,
+    distinct_rows,
+    last_of_run,
+    longs,
+    offsets,
+    sorted_by,
+    spans,
+)
 from ditron.plan.tables import (
-    DTYPE_BYTES,
     Bools,
     Boundary,
-    Buffer,
     LaneOrder,
     Longs,
     Mode,
@@ -55,6 +59,32 @@ class Groups:
 
     def __len__(self) -> int:
         return len(self.op)
+
+    def __add__(self, other: Groups) -> Groups:
+        """Both, the other's behind."""
+        return Groups(
+            np.append(self.op, other.op),
+            np.append(self.lane, other.lane),
+            np.append(self.rank, other.rank),
+            np.append(self.first, other.first),
+            np.append(self.last, other.last),
+            np.append(self.start, len(self.tasks) + other.start[1:]),
+            np.append(self.tasks, other.tasks),
+        )
+
+    @staticmethod
+    def of_single(plan: Plan, tasks: Longs) -> Groups:
+        """Each task by itself."""
+        rows = plan.tasks
+        return Groups(
+            longs(rows.op)[tasks],
+            longs(rows.lane)[tasks],
+            longs(rows.rank)[tasks],
+            tasks,
+            tasks,
+            np.arange(len(tasks) + 1),
+            tasks,
+        )
 
 
 @dataclass(frozen=True)
@@ -89,37 +119,51 @@ class Pairing:
         return Pairing(self.groups, before, after, lag, self.data[keep])
 
 
-def pair(plan: Plan) -> Pairing:
-    """All edges between tasks of a plan that lane order and launch order do not give already."""
+def pair(plan: Plan, *, last_of_lane: bool = False) -> Pairing:
+    """All edges within buffers that lane order and launch order do not give already.
+
+    `last_of_lane` leaves out that data are read after a task behind which its lane has another that
+    they are read after.
+    """
     boxes = _boxes(plan)
-    groups, cells = _group(plan, boxes)
-    edges = _neighbours(cells.only(cells.owner < 0)), _successions(cells.only(cells.owner >= 0))
-    before, after, lag, over = (np.concatenate(c) for c in zip(*edges, strict=True))
-    rows = distinct_rows(before, after, lag, over)[0].T
-    pairing = Pairing(groups, rows[0], rows[1], rows[2], rows[3] == 0)
-    pairing = pairing.only(changes(*rows[:3]))
+    groups, start, cells = _group(plan, boxes)
+    rows = distinct_rows(*_neighbours(cells))[0]
+    before, after, lag, over = rows[changes(*rows[:, :3].T)].T
+    if last_of_lane:
+        keep = _last_of_lanes(plan, groups, start, before, after, lag * 2 + over)
+        before, after, lag, over = (c[keep] for c in (before, after, lag, over))
+    # Of boxes: all tasks that read it, on all lanes.
+    many = np.diff(start)
+    m, n = many[before], many[after]
+    each, at = np.repeat(np.arange(len(m)), m * n), spans(np.zeros_like(m), m * n)
+    width = n[each]
+    before, after = start[before[each]] + at // width, start[after[each]] + at % width
+    pairing = Pairing(groups, before, after, lag[each], over[each] == 0)
     return pairing.only(~_ordered_anyway(plan, pairing))
+
+
+def _last_of_lanes(
+    plan: Plan, groups: Groups, start: Longs, before: Longs, after: Longs, kind: Longs
+) -> Longs:
+    """Edges between boxes but those from a lane that has a later one of that kind to the same."""
+    group = start[before]
+    single = start[before + 1] - group == 1
+    lane = np.where(single & _in_order(plan, groups)[group], groups.lane[group], -1 - group)
+    seq = longs(plan.tasks.seq)[groups.last[group]]
+    order = sorted_by(after, kind, lane, seq)
+    return order[last_of_run(changes(after[order], kind[order], lane[order]))]
 
 
 @dataclass(frozen=True)
 class _Boxes:
-    """Non-empty accesses of memory that is written at all; `space` tells memories apart.
-
-    An access of a buffer that shares bytes with others comes a second time, as the bytes from its
-    first to its last: there `owner` is its buffer, else -1.
-    """
+    """Non-empty accesses of buffers that are written at all."""
 
     task: Longs
     write: Longs
-    space: Longs
-    owner: Longs
+    buffer: Longs
     rank: Longs
     lo: Longs
     hi: Longs
-
-    def __add__(self, other: _Boxes) -> _Boxes:
-        names = [f.name for f in fields(self)]
-        return _Boxes(*(np.concatenate([getattr(self, n), getattr(other, n)]) for n in names))
 
 
 def _boxes(plan: Plan) -> _Boxes:
@@ -133,90 +177,37 @@ def _boxes(plan: Plan) -> _Boxes:
     # An access that reads and writes is two.
     both = keep[(write[keep] == 1) & ((accesses.mode[keep] & int(Mode.READ)) > 0)]
     rows = np.concatenate([keep, both])
-    exact = _Boxes(
+    return _Boxes(
         longs(accesses.task[rows]),
         np.concatenate([write[keep], np.zeros(len(both), np.int64)]),
         buffer[rows],
-        np.full(len(rows), -1),
         longs(accesses.rank[rows]),
         accesses.lo[rows],
         accesses.hi[rows],
     )
-    space, shared = memory_spaces(plan.buffers)
-    rows = np.flatnonzero(live & shared[buffer])
-    lo, hi = accesses.lo[rows], accesses.hi[rows]
-    by_buffer = np.argsort(buffer[rows], kind="stable")
-    start = offsets(buffer[rows][by_buffer], len(plan.buffers)).tolist()
-    for one, (a, b) in zip(plan.buffers, pairwise(start), strict=True):
-        mine = by_buffer[a:b]
-        lo[mine], hi[mine] = byte_intervals(one, lo[mine], hi[mine])
-    return exact + _Boxes(
-        longs(accesses.task[rows]),
-        write[rows],
-        len(plan.buffers) + space[buffer[rows]],
-        buffer[rows],
-        longs(accesses.rank[rows]),
-        lo,
-        hi,
-    )
-
-
-def memory_spaces(buffers: tuple[Buffer, ...]) -> tuple[Longs, Bools]:
-    """Number buffers so that those which share bytes share a number [B]; and which do share [B]."""
-    space = np.arange(len(buffers))
-    flat = np.zeros(len(buffers), np.bool_)
-    placed = [i for i, b in enumerate(buffers) if b.offset_bytes >= 0]
-    placed.sort(key=lambda i: buffers[i].offset_bytes)
-    end, previous = -1, -1
-    for i in placed:
-        start = buffers[i].offset_bytes
-        if start < end:
-            space[i] = space[previous]
-            flat[i] = flat[previous] = True
-        if previous < 0 or start + buffers[i].size_bytes * buffers[i].copies > end:
-            end = start + buffers[i].size_bytes * buffers[i].copies
-        previous = i
-    return space, flat
-
-
-def byte_intervals(buffer: Buffer, lo: Longs, hi: Longs) -> tuple[Longs, Longs]:
-    """The bytes from first to last of boxes, as one-dimensional boxes padded with [0, 1)."""
-    strides = np.cumprod([1, *buffer.capacity[:0:-1]])[::-1] * DTYPE_BYTES[buffer.dtype]
-    dims = len(buffer.capacity)
-    flat_lo, flat_hi = np.zeros_like(lo), np.ones_like(hi)
-    flat_lo[:, 0] = buffer.offset_bytes + (lo[:, :dims] * strides).sum(axis=1)
-    last = buffer.offset_bytes + ((hi[:, :dims] - 1) * strides).sum(axis=1)
-    flat_hi[:, 0] = last + DTYPE_BYTES[buffer.dtype]
-    return flat_lo, flat_hi
 
 
 @dataclass(frozen=True)
 class _Cells:
-    """Rows: `group` touches `cell` at a `position` in program order; see `_Boxes` for the rest."""
+    """Rows: `box` touches `cell` at a `position` in program order, and may `write` it."""
 
     cell: Longs
     position: Longs
     write: Longs
-    owner: Longs
-    group: Longs
-
-    def only(self, keep: Bools) -> _Cells:
-        return _Cells(*(getattr(self, f.name)[keep] for f in fields(self)))
+    box: Longs
 
 
-def _group(plan: Plan, boxes: _Boxes) -> tuple[Groups, _Cells]:
-    """Groups, and the cells that they touch."""
+def _group(plan: Plan, boxes: _Boxes) -> tuple[Groups, Longs, _Cells]:
+    """Groups, where those of each box that an op reads or a task writes start, and its cells."""
     op, lane = longs(plan.tasks.op)[boxes.task], longs(plan.tasks.lane)[boxes.task]
     own = _position_in_op(plan, boxes, op)
-    key = np.column_stack([op, boxes.write, boxes.space, boxes.rank, lane, own, boxes.lo, boxes.hi])
-    if not len(key):
-        empty = np.zeros(0, np.int64)
-        none = Groups(empty, empty, empty, empty, empty, np.zeros(1, np.int64), empty)
-        return none, _Cells(empty, empty, empty, empty, empty)
-    seq = plan.tasks.seq[boxes.task]
-    order = np.lexsort((seq, *key.T[::-1]))
-    first = changes(*key[order].T)
-    row = order[first]
+    seq, write = longs(plan.tasks.seq)[boxes.task], boxes.write
+    of_box = [op, write, boxes.buffer, boxes.rank, np.where(write == 1, lane, -1), own]
+    of_box += [*boxes.lo.T, *boxes.hi.T]
+    order = sorted_by(*of_box, lane, seq)
+    new_box = changes(*(column[order] for column in of_box))
+    first = new_box | changes(lane[order])
+    row, box = order[first], order[new_box]
     members = boxes.task[order]
     groups = Groups(
         op[row],
@@ -227,39 +218,38 @@ def _group(plan: Plan, boxes: _Boxes) -> tuple[Groups, _Cells]:
         np.append(np.flatnonzero(first), len(members)),
         members,
     )
-    cell, group = _cells(boxes, row)
-    position = op[row] * (int(own.max()) + 2) + own[row] + 1
-    owner = boxes.owner[row]
-    return groups, _Cells(cell, position[group], boxes.write[row][group], owner[group], group)
+    start = np.append(np.flatnonzero(new_box[first]), len(row))
+    cell, touching = _cells(boxes, box)
+    position = op[box] * (int(own.max(initial=0)) + 2) + own[box] + 1
+    return groups, start, _Cells(cell, position[touching], write[box][touching], touching)
 
 
 def _position_in_op(plan: Plan, boxes: _Boxes, op: Longs) -> Longs:
     """A task's place in its op's grid, where that may matter; else -1.
 
-    It does for writes, and for reads where the op writes the same memory too.
+    It does for writes, and for reads where the op writes the same buffer too.
     """
-    spaces = len(plan.buffers) + 1
-    key = op * spaces + boxes.space
+    key = op * len(plan.buffers) + boxes.buffer
     reads, writes = np.unique(key[boxes.write == 0]), np.unique(key[boxes.write == 1])
     meets_itself = np.isin(key, np.intersect1d(reads, writes))
     first_task = offsets(longs(plan.tasks.op), len(plan.ops))
     tasks_a_rank = np.maximum(np.diff(first_task) // plan.ranks, 1)
     place = (boxes.task - first_task[op]) % tasks_a_rank[op]
-    matters = (boxes.owner < 0) & (meets_itself | (boxes.write == 1))
-    return np.where(matters, place, -1)
+    return np.where(meets_itself | (boxes.write == 1), place, -1)
 
 
 def _cells(boxes: _Boxes, row: Longs) -> tuple[Longs, Longs]:
-    """Cells that each group touches: (cell number, group), memories told apart."""
-    space, rank, write = boxes.space[row], boxes.rank[row], boxes.write[row]
-    cells, owners, base = list[Longs](), list[Longs](), 0
-    by_space = np.argsort(space, kind="stable")
-    for mine in np.split(by_space, np.flatnonzero(np.diff(space[by_space])) + 1):
+    """Cells that boxes touch: (cell number, which of `row`), buffers told apart."""
+    buffer, rank, write = boxes.buffer[row], boxes.rank[row], boxes.write[row]
+    none = np.zeros(0, np.int64)
+    cells, owners, base = [none], [none], 0
+    by_buffer = np.argsort(buffer, kind="stable")
+    for mine in np.split(by_buffer, np.flatnonzero(np.diff(buffer[by_buffer])) + 1):
         lo, hi = boxes.lo[row[mine]], boxes.hi[row[mine]]
-        written = (write[mine] == 1) | (boxes.owner[row[mine]] >= 0)
+        written = write[mine] == 1
         owner: Longs = np.arange(len(mine))
         cell: Longs = rank[mine]
-        size = int(rank.max()) + 1
+        size = int(rank.max(initial=0)) + 1
         for d in range(lo.shape[1]):
             edges = np.concatenate([lo[written, d], hi[written, d]])
             cuts = longs(np.unique(edges))
@@ -281,8 +271,8 @@ _Edges = tuple[Longs, Longs, Longs, Longs]  # before, after, lag, whether that o
 
 def _neighbours(cells: _Cells) -> _Edges:
     """Edges between neighbours in each cell's cycle of accesses."""
-    order = np.lexsort((cells.write, cells.position, cells.cell))
-    cell, write, group = cells.cell[order], cells.write[order] == 1, cells.group[order]
+    order = sorted_by(cells.cell, cells.position, cells.write, cells.box)
+    cell, write, box = cells.cell[order], cells.write[order] == 1, cells.box[order]
     count = len(order)
     here = np.arange(count)
     start = np.maximum.accumulate(np.where(changes(cell), here, 0)) if count else here
@@ -305,51 +295,7 @@ def _neighbours(cells: _Cells) -> _Edges:
     alone = np.flatnonzero(write & (following == neighbour))
     waw = alone, following[alone], wrapped[alone]
     before, after, lag = (np.concatenate(parts) for parts in zip(raw, war, waw, strict=True))
-    return group[before], group[after], longs(lag), longs(np.arange(len(before)) >= len(read))
-
-
-def _successions(cells: _Cells) -> _Edges:
-    """Edges where bytes go from one buffer to the next: what conflicts, of all accesses of both.
-
-    A buffer that only reads a cell holds nobody back from reading, so what came before it is also
-    held against what comes after.
-    """
-    order = np.lexsort((cells.owner, cells.position, cells.cell))
-    cell, owner, group = cells.cell[order], cells.owner[order], cells.group[order]
-    write = cells.write[order] == 1
-    start = np.flatnonzero(changes(cell, owner))
-    size = np.diff(np.append(start, len(cell)))
-    writes = np.maximum.reduceat(write, start) if len(start) else write
-    first = changes(cell[start])
-    number = np.arange(len(start))
-    last = last_of_run(first)
-    following = np.where(last, np.maximum.accumulate(np.where(first, number, 0)), number + 1)
-    alike = _alike(group * 2 + write, start)
-    edges = [(number[:0],) * 3]
-    run, after, lag = number, following, longs(last)
-    # Of a cell that one buffer touches there is nothing to hand on.
-    while len(live := np.flatnonzero(after != run)):
-        run, after, lag = run[live], after[live], lag[live]
-        _, once = np.unique(distinct_rows(alike[run], alike[after], lag)[1], return_index=True)
-        many = size[run[once]] * size[after[once]]
-        which, at = np.repeat(once, many), spans(np.zeros_like(many), many)
-        width = size[after[which]]
-        x, y = start[run[which]] + at // width, start[after[which]] + at % width
-        conflict = write[x] | write[y]
-        edges.append((group[x[conflict]], group[y[conflict]], lag[which[conflict]]))
-        over = ~writes[after]
-        run, lag, after = run[over], lag[over] + last[after[over]], following[after[over]]
-    before, after, lag = (np.concatenate(parts) for parts in zip(*edges, strict=True))
-    return before, after, longs(lag), np.ones_like(before)
-
-
-def _alike(value: Longs, start: Longs) -> Longs:
-    """A number for each run of values, the same for runs of the same values in any order.
-
-    Sets as sums of what looks random: two that differ have one sum once in 2^64.
-    """
-    total = np.add.reduceat(mix(value.astype(np.uint64)), start) if len(start) else start
-    return total.view(np.int64)
+    return box[before], box[after], longs(lag), longs(np.arange(len(before)) >= len(read))
 
 
 def _ordered_anyway(plan: Plan, pairing: Pairing) -> Bools:
@@ -357,10 +303,7 @@ def _ordered_anyway(plan: Plan, pairing: Pairing) -> Bools:
     groups, before, after = pairing.groups, pairing.before, pairing.after
     same_rank = groups.rank[before] == groups.rank[after]
     same_lane = groups.lane[before] == groups.lane[after]
-    static = np.array([o is LaneOrder.STATIC for o in plan.lanes.order], np.bool_)
-    # A transfer that lands later is in lane order only where the lane waits for it to land.
-    lands_late = np.array([op.deferred for op in plan.ops], np.bool_)[groups.op[before]]
-    in_order = static[groups.lane[before]] & (~lands_late | plan.lanes.fifo[groups.lane[before]])
+    in_order = _in_order(plan, groups)[before]
     seq = plan.tasks.seq
     follows = seq[groups.last[before]] < seq[groups.first[after]]
     across = same_rank if plan.boundary is Boundary.STREAM else same_lane & in_order
@@ -370,3 +313,13 @@ def _ordered_anyway(plan: Plan, pairing: Pairing) -> Bools:
     with_host = hand_over[groups.op[before]] | hand_over[groups.op[after]]
     itself = (groups.first[before] == groups.first[after]) & (pairing.lag == 0)
     return ordered | (with_host & same_rank) | (before == after) | itself
+
+
+def _in_order(plan: Plan, groups: Groups) -> Bools:
+    """Groups that are done before what follows on their lane begins.
+
+    A transfer that lands later is in lane order only where the lane waits for it to land.
+    """
+    static = np.array([o is LaneOrder.STATIC for o in plan.lanes.order], np.bool_)
+    lands_late = np.array([op.deferred for op in plan.ops], np.bool_)[groups.op]
+    return static[groups.lane] & (~lands_late | plan.lanes.fifo[groups.lane])

@@ -10,52 +10,106 @@ lane, and both.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from ditron.analysis.arrays import changes, distinct_rows, longs, record_highs, spans
-from ditron.plan.tables import Ints, Longs, Plan
+from ditron.analysis.arrays import (
+    changes,
+    distinct,
+    distinct_rows,
+    last_of_run,
+    longs,
+    record_highs,
+    sorted_by,
+    spans,
+)
+from ditron.analysis.pairing import Groups
+from ditron.plan.tables import Longs, Plan
 
 Rows = tuple[Longs, Longs]
 
+# The way by which all tasks wait, those on the event's own lane too.
+ALL_OWN = 2
 
-def fewest_slots(plan: Plan, rows: Rows, slots: Callable[[Rows], tuple[int, int]]) -> Rows:
-    """Of the ways to say what rows [N] (event, waiter) say, for each op the one of fewest slots.
 
-    Another way than the plain one has to save half of them, since what is plain has closed forms.
+@dataclass(frozen=True)
+class GroupRows:
+    """Each task of a `group` [N] needs an `event` [N]; the first of them waits, or all do."""
+
+    groups: Groups
+    event: Longs
+    group: Longs
+
+    @property
+    def waiter(self) -> Longs:
+        """The first task of each group."""
+        return self.groups.first[self.group]
+
+    def only(self, keep: Longs) -> GroupRows:
+        """Some of the rows."""
+        return GroupRows(self.groups, self.event[keep], self.group[keep])
+
+    def tasks(self) -> Rows:
+        """(event, waiter) of all tasks of the groups."""
+        start = self.groups.start[self.group]
+        many = self.groups.start[self.group + 1] - start
+        return np.repeat(self.event, many), self.groups.tasks[spans(start, many)]
+
+
+def fewest_slots(plan: Plan, rows: GroupRows, slots: Callable[[Rows], tuple[int, int]]) -> Rows:
+    """Of the ways to say what rows say, for each op of events the one of fewest slots.
+
+    Another way than the plain one, by which all tasks wait, has to save half of them, since what is
+    plain has closed forms. How many slots a way takes is told by the first task of each group.
 
     Args:
         plan: of static lanes.
-        rows: each waiter with the last event of each lane that it needs.
+        rows: each group with the last event of each lane that it needs.
         slots: how many slots rows need, and how many notifies.
     """
-    few = without_repeats(plan, rows)
-    others = [few, with_own_lane(plan, rows, first=False), with_own_lane(plan, few, first=True)]
-    found: list[Rows] = []
-    ops = np.unique(plan.tasks.op[rows[0]])
-    for plain, *rest in zip(*(_by_op(plan, way, ops) for way in (rows, *others)), strict=True):
-        best = min(rest, key=slots)
-        found.append(best if 2 * slots(best)[0] <= slots(plain)[0] else plain)
-    event, waiter = (
-        (np.concatenate([*part]) for part in zip(*found, strict=True)) if found else rows
-    )
-    return event, waiter
+    first = rows.event, rows.waiter
+    few = without_repeats(plan, first)
+    ways = [first, few, *(with_own_lane(plan, way, first=True) for way in (first, few))]
+    op = longs(plan.tasks.op)
+    ops = distinct(op[rows.event])
+    chosen: list[Rows] = []
+    plain = np.zeros(len(rows.event), np.bool_)
+    for parts in zip(*(_by_op(op[way[0]], ops) for way in ways), strict=True):
+        some = [(way[0][part], way[1][part]) for way, part in zip(ways, parts, strict=True)]
+        cost = [slots(each) for each in some]
+        best = min((1, 2, 3), key=lambda way: cost[way])
+        if 2 * cost[best][0] > cost[0][0]:
+            plain[parts[0]] = True
+        elif best == ALL_OWN:
+            every = rows.only(parts[0]).tasks()
+            chosen.append(with_own_lane(plan, every, first=False))
+        else:
+            chosen.append(some[best])
+    event, waiter = rows.only(np.flatnonzero(plain)).tasks()
+    keep = last_of_each_lane(plan, event, waiter)
+    events, waiters = zip((event[keep], waiter[keep]), *chosen, strict=True)
+    return np.concatenate(events), np.concatenate(waiters)
 
 
-def _by_op(plan: Plan, rows: Rows, ops: Ints) -> list[Rows]:
+def _by_op(op: Longs, ops: Longs) -> list[Longs]:
     """The rows of each op's events."""
-    event, waiter = rows
-    op = plan.tasks.op[event]
     order = np.argsort(op, kind="stable")
-    cuts = np.searchsorted(op[order], ops[1:])
-    return list(zip(np.split(event[order], cuts), np.split(waiter[order], cuts), strict=True))
+    return np.split(order, np.searchsorted(op[order], ops[1:]))
+
+
+def last_of_each_lane(plan: Plan, event: Longs, waiter: Longs) -> Longs:
+    """The rows that are the last of a waiter's events on a lane."""
+    lane, seq = longs(plan.tasks.lane)[event], longs(plan.tasks.seq)[event]
+    order = sorted_by(waiter, lane, seq)
+    return order[last_of_run(changes(waiter[order], lane[order]))]
 
 
 def without_repeats(plan: Plan, rows: Rows) -> Rows:
     """Rows but those whose waiter's lane has waited for that event, or a later one of its lane."""
     event, waiter = rows
     lane, seq = longs(plan.tasks.lane), longs(plan.tasks.seq)
-    order = np.lexsort((seq[waiter], lane[event], lane[waiter]))
+    order = sorted_by(lane[waiter], lane[event], seq[waiter])
     run = changes(lane[waiter][order], lane[event][order])
     keep = np.sort(order[record_highs(run, seq[event][order])])
     return event[keep], waiter[keep]

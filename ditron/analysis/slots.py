@@ -19,12 +19,13 @@ from dataclasses import replace
 import numpy as np
 
 from ditron.analysis.arrays import changes, distinct_rows, last_of_run, longs, spans
-from ditron.analysis.happens_before import assume_separation
-from ditron.analysis.pairing import Pairing
+from ditron.analysis.happens_before import HappensBefore, assume_separation
+from ditron.analysis.pairing import Groups, Pairing
 from ditron.analysis.ring import mix
 from ditron.analysis.slot_plan import SlotPlan
-from ditron.analysis.slot_rows import Rows, fewest_slots
-from ditron.plan.tables import LaneOrder, Lanes, Longs, Plan
+from ditron.analysis.slot_rows import GroupRows, Rows, fewest_slots, last_of_each_lane
+from ditron.analysis.turns import add_turns
+from ditron.plan.tables import Bools, LaneOrder, Lanes, Longs, Plan
 
 
 def without_queues(plan: Plan) -> Plan:
@@ -54,7 +55,7 @@ def plan_slots(
     setters: Collection[int] = (),
     together: Longs | None = None,
 ) -> SlotPlan:
-    """The slots that order every edge of a pairing.
+    """The slots that order every edge of a pairing, which `needed` has gone through.
 
     `setters` are ops that can only set a slot, so that each of their events needs its own. Tasks
     that share a number in `together` [T], unless it is -1, wait for all transfers that one needs.
@@ -65,32 +66,38 @@ def plan_slots(
         found = _slots(plan, *rows, _now(rows), setters)
         return len(found.rank), len(found.event)
 
-    now = _needed_now(plan, pairing.only(pairing.lag == 0), together)
-    rows = fewest_slots(plan, _data_rows(plan, now, together), needs)
+    rows = fewest_slots(plan, _data_rows(plan, pairing, together), needs)
     data = (*rows, _now(rows))
-    later = _unordered(_slots(plan, *data, setters), pairing.only(pairing.lag > 0))
+    later = pairing.only(pairing.lag > 0)
+    if len(later):
+        order = assume_separation(_slots(plan, *data, setters).in_plan())
+        later = later.only(~_held(order, later))
     parts = [data, _credit_rows(plan, later)]
     event, waiter, lag = (np.concatenate(p) for p in zip(*parts, strict=True))
     return _slots(plan, event, waiter, lag, setters)
 
 
-def _needed_now(plan: Plan, pairing: Pairing, together: Longs | None) -> Pairing:
-    """The edges by which data goes, and those of the others that these do not order already."""
-    flow, rest = pairing.only(pairing.data), pairing.only(~pairing.data)
-    rows = _data_rows(plan, flow, together)
-    return flow + _unordered(_slots(plan, *rows, _now(rows), ()), rest)
+def needed(plan: Plan, pairing: Pairing) -> Pairing:
+    """The edges by which data goes, and of whoever overwrites those that data do not order.
 
-
-def _unordered(data: SlotPlan, edges: Pairing) -> Pairing:
-    """The edges that lanes, launches and waits for data do not order.
-
-    Leaving the others out changes nothing in what happens before what, so nothing in the proofs.
+    To the edges within buffers come those between buffers that share bytes, where none order them.
     """
-    if not len(edges):
-        return edges
-    order = assume_separation(data.in_plan())
+    flow = pairing.only(pairing.data & (pairing.lag == 0))
+    later = pairing.only(pairing.lag > 0)
+    rest = pairing.only(~pairing.data & (pairing.lag == 0))
+    groups = pairing.groups
+    rows = groups.last[flow.before], groups.first[flow.after]
+    order = assume_separation(_slots(plan, *rows, _now(rows), ()).in_plan())
+    return add_turns(flow + later + rest.only(~_held(order, rest)), order)
+
+
+def _held(order: HappensBefore, edges: Pairing) -> Bools:
+    """Which edges lanes, launches and waits for data order.
+
+    Leaving them out changes nothing in what happens before what, so nothing in the proofs.
+    """
     before, after = edges.groups.last[edges.before], edges.groups.first[edges.after]
-    return edges.only(~order.ordered(before, 0, after, edges.lag))
+    return order.ordered(before, 0, after, edges.lag)
 
 
 def _now(rows: Rows) -> Longs:
@@ -98,38 +105,35 @@ def _now(rows: Rows) -> Longs:
     return np.zeros(len(rows[0]), np.int64)
 
 
-def _data_rows(plan: Plan, pairing: Pairing, together: Longs | None) -> Rows:
-    """(event, waiting task), each waiter with the last event of each lane only."""
+def _data_rows(plan: Plan, pairing: Pairing, together: Longs | None) -> GroupRows:
+    """(event, waiting group), each group with the last event of each lane only."""
     groups = pairing.groups
-    now = pairing.lag == 0
-    before, after = pairing.before[now], pairing.after[now]
-    many = np.diff(groups.start)[after]
-    waiter = groups.tasks[spans(groups.start[after], many)]
-    event = np.repeat(groups.last[before], many)
+    now = np.flatnonzero(pairing.lag == 0)
+    rows = GroupRows(groups, groups.last[pairing.before[now]], pairing.after[now])
     if together is not None:
-        event, waiter = _shared(plan, event, waiter, together)
-    return _last_of_each_lane(plan, event, waiter)
+        rows = _shared(plan, rows, together)
+    return rows.only(last_of_each_lane(plan, rows.event, rows.waiter))
 
 
-def _shared(plan: Plan, event: Longs, waiter: Longs, together: Longs) -> tuple[Longs, Longs]:
+def _shared(plan: Plan, rows: GroupRows, together: Longs) -> GroupRows:
     """The rows, and those by which tasks that start together wait for each other's transfers."""
     moves = np.array([op.engine == "copy" for op in plan.ops], np.bool_)
-    some = moves[plan.tasks.op[event]] & (together[waiter] >= 0)
-    pairs = distinct_rows(event[some], together[waiter[some]])[0].T
+    event, waiter = rows.only(np.flatnonzero(moves[plan.tasks.op[rows.event]])).tasks()
+    some = together[waiter] >= 0
+    pairs = distinct_rows(event[some], together[waiter[some]])[0]
+    event, wanted = pairs[:, 0], pairs[:, 1]
     members = np.argsort(together, kind="stable")
-    ordered, wanted = together[members], longs(pairs[1])
+    ordered = together[members]
     start = np.searchsorted(ordered, wanted).astype(np.int64)
     many = np.searchsorted(ordered, wanted, side="right").astype(np.int64) - start
     others = members[spans(start, many)]
-    rows = np.stack([np.append(event, np.repeat(pairs[0], many)), np.append(waiter, others)])
-    return tuple(distinct_rows(*rows)[0].T)
-
-
-def _last_of_each_lane(plan: Plan, event: Longs, waiter: Longs) -> Rows:
-    lane, seq = longs(plan.tasks.lane)[event], longs(plan.tasks.seq)[event]
-    order = np.lexsort((seq, lane, waiter))
-    keep = order[last_of_run(changes(waiter[order], lane[order]))]
-    return event[keep], waiter[keep]
+    groups = rows.groups + Groups.of_single(plan, others)
+    numbers = len(rows.groups) + np.arange(len(others))
+    return GroupRows(
+        groups,
+        np.append(rows.event, np.repeat(event, many)),
+        np.append(rows.group, numbers),
+    )
 
 
 def _credit_rows(plan: Plan, pairing: Pairing) -> tuple[Longs, Longs, Longs]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from ditron.analysis.arrays import longs, spans
+from ditron.analysis.cell_grid import alias_groups
 from ditron.analysis.cells import Cuts
 from ditron.analysis.ring import Tags
-from ditron.analysis.touches import alias_groups
 from ditron.plan.tables import DTYPE_BYTES, Bools, Longs, Plan
 
 # The writer of a cell whose bytes another buffer has taken.
@@ -82,13 +83,18 @@ class TagMemory:
         self._step = np.ones_like(self._size)
         for d in reversed(range(self.dims - 1)):
             self._step[:, :, d] = self._step[:, :, d + 1] * self._size[:, :, d + 1]
-        many = self._size.prod(axis=2).ravel()
-        self._start = (np.cumsum(many) - many).reshape(shape)
+        many = self._size.prod(axis=2)
+        groups = alias_groups(plan.buffers)
+        # Buffers that share bytes come first, so that what is to be known of those is short.
+        order = np.argsort(~np.isin(np.arange(shape[0]), list(chain(*groups))), kind="stable")
+        ends = np.cumsum(many[order])
+        self._start = np.empty_like(many)
+        self._start[order] = ends.reshape(shape) - many[order]
         self.tags: Tags = np.zeros(int(many.sum()), np.uint64)
         self._filled: Bools = np.zeros(len(self.tags), np.bool_)
         self._writer = np.full(len(self.tags), -1, np.int32)
         self._boxes = self._all_boxes(live)
-        self._shared = _SharedBytes(plan, self) if alias_groups(plan.buffers) else None
+        self._shared = _SharedBytes(groups, plan.ranks, self) if groups else None
 
     def __len__(self) -> int:
         return len(self.tags)
@@ -152,11 +158,8 @@ class TagMemory:
 
     def place(self, cell: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
         """Buffer, rank, lo and hi in elements of a cell."""
-        ranks = self._plan.ranks
-        row = int(np.searchsorted(self._start.ravel(), cell, side="right")) - 1
-        while self._size.reshape(-1, self.dims)[row].prod() == 0:
-            row -= 1
-        buffer, rank = divmod(row, ranks)
+        inside = (self._start <= cell) & (cell < self._start + self._size.prod(axis=2))
+        buffer, rank = (int(at[0]) for at in np.nonzero(inside))
         rest = cell - int(self._start[buffer, rank])
         lo: list[int] = []
         hi: list[int] = []
@@ -191,11 +194,11 @@ class _SharedBytes:
     is kept if all of its stretches are its buffer's, and were when it was written.
     """
 
-    def __init__(self, plan: Plan, memory: TagMemory) -> None:
+    def __init__(self, groups: list[list[int]], ranks: int, memory: TagMemory) -> None:
         cells, buffers, lows, highs = [list[Longs]() for _ in range(4)]
-        for number, group in enumerate(alias_groups(plan.buffers)):
-            for rank in range(plan.ranks):
-                space = (number * plan.ranks + rank) << SPACE_BITS
+        for number, group in enumerate(groups):
+            for rank in range(ranks):
+                space = (number * ranks + rank) << SPACE_BITS
                 for buffer in group:
                     lo, hi = memory.byte_intervals(buffer, rank)
                     cells.append(memory.whole(buffer, rank)[0])
@@ -204,18 +207,19 @@ class _SharedBytes:
                     highs.append(space + hi)
         cell, low, high = (np.concatenate(column) for column in (cells, lows, highs))
         edges = np.unique(np.concatenate([low, high]))
-        self._buffer = np.full(len(memory), -1)
-        self._first, self._many = np.zeros(len(memory), np.int64), np.zeros(len(memory), np.int64)
+        self._cells = len(cell)
+        self._buffer, self._first, self._many = (np.empty_like(cell) for _ in range(3))
         self._buffer[cell] = np.concatenate(buffers)
         self._first[cell] = np.searchsorted(edges, low)
         self._many[cell] = np.searchsorted(edges, high) - self._first[cell]
         self._owner = np.full(len(edges), -1)
         self._since = np.zeros(len(edges), np.int64)
-        self._written = np.zeros(len(memory), np.int64)
+        self._written = np.zeros(len(cell), np.int64)
         self._writes = 0
 
     def write(self, cells: Longs) -> None:
         """Take the bytes of cells for their buffers."""
+        cells = cells[cells < self._cells]
         self._writes += 1
         self._written[cells] = self._writes
         stretch, at = self._stretches(cells)
@@ -226,14 +230,16 @@ class _SharedBytes:
 
     def kept(self, cells: Longs) -> Bools:
         """Which cells no other buffer has been written over since they were."""
+        kept = np.ones(len(cells), np.bool_)
+        shared = np.flatnonzero(cells < self._cells)
+        cells = cells[shared]
         stretch, at = self._stretches(cells)
         own = self._owner[stretch] == self._buffer[cells[at]]
         own &= self._written[cells[at]] >= self._since[stretch]
-        kept = np.ones(len(cells), np.bool_)
-        kept[at[~own]] = False
+        kept[shared[at[~own]]] = False
         return kept
 
     def _stretches(self, cells: Longs) -> tuple[Longs, Longs]:
-        """The stretches of cells, and of which cell each is; none of those that share no bytes."""
+        """The stretches of cells that share bytes, and of which cell each is."""
         many = self._many[cells]
         return spans(self._first[cells], many), np.repeat(np.arange(len(cells)), many)

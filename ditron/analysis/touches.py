@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ditron.analysis.arrays import changes, last_of_run, longs, offsets, spans
+from ditron.analysis.arrays import changes, last_of_run, longs, offsets
 from ditron.analysis.arrivals import Columns
-from ditron.plan.tables import DTYPE_BYTES, Bools, Buffer, Longs, Mode, Plan
+from ditron.analysis.cell_grid import Grid, Intervals, Part, Where, alias_groups, byte_intervals
+from ditron.plan.tables import Bools, Longs, Mode, Plan
 
 # Kinds of touches: reads go with reads, adds with adds, a write goes with nothing. In cells of
 # bytes, what one buffer does goes together: OWNER + its row; in a coarse cell, what readers do and
@@ -21,6 +22,9 @@ from ditron.plan.tables import DTYPE_BYTES, Bools, Buffer, Longs, Mode, Plan
 READ, ADD, WRITE, OWNER = 0, 1, 2, 3
 # A buffer is taken coarsely where its touches are more than this for each box, and this at least.
 MANY, MANY_AT_LEAST = 8, 20_000
+
+_NOTHING = np.zeros(0, np.int64)
+NONE: Intervals = (_NOTHING, _NOTHING, _NOTHING)
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -31,6 +35,7 @@ class Touches:
 
     `first`, `last` [N] are the tasks at the ends of a group of reads of one box by one op on one
     lane, most often one task twice. `period` [N] is after how many launches the cell is met again.
+    `parts` says what the cells are.
     """
 
     cell: Longs
@@ -40,9 +45,24 @@ class Touches:
     phase: Longs
     kind: Longs
     period: Longs
+    parts: tuple[Part, ...]
 
     def __len__(self) -> int:
         return len(self.cell)
+
+    def where(self, cells: Longs) -> Where:
+        """The memory that sorted cells are of: their buffers as a whole, or their bytes."""
+        buffers, found = set[int](), [NONE]
+        for part in self.parts:
+            mine = cells[slice(*np.searchsorted(cells, [part.first, part.end]))] - part.first
+            if part.buffer < 0:
+                rank, lo, hi = part.intervals
+                found.append((rank[mine], lo[mine], hi[mine]))
+            elif len(mine):
+                buffers.add(part.buffer)
+        rank, lo, hi = map(np.concatenate, zip(*found, strict=True))
+        order = np.lexsort((lo, rank))
+        return Where(frozenset(buffers), rank[order], lo[order], hi[order])
 
 
 @dataclass(frozen=True)
@@ -58,14 +78,21 @@ class _Rows:
 
 
 def find_touches(
-    columns: Columns, place: Longs, *, grouped: bool, coarse: bool, whole: bool = False
+    columns: Columns,
+    place: Longs,
+    *,
+    grouped: bool,
+    coarse: bool,
+    whole: bool = False,
+    within: Where | None = None,
 ) -> Touches:
     """Every touch of a buffer that is ever written; `place` [T] is the order of tasks.
 
     Grouped, reads of one box by one op on one static lane become one row. Coarsely, where reads
     meet very many cells (each task reads all that another op's tasks write), a buffer's readers
     and writers stand against each other in one cell; `whole`, so do buffers that share any bytes.
-    Each asks for more order than is needed, so what fails has to be looked at without.
+    Each asks for more order than is needed, so what fails has to be looked at without: `within`
+    is the memory to look at, all by default.
     """
     plan = columns.plan
     accesses = plan.accesses
@@ -85,49 +112,13 @@ def find_touches(
     by_buffer = np.argsort(buffer, kind="stable")
     start = offsets(longs(buffer)[by_buffer], len(plan.buffers))
     for row in np.flatnonzero(written).tolist():
-        finder.add_buffer(row, rows[by_buffer[start[row] : start[row + 1]]])
+        if within is None or row in within.buffers:
+            finder.add_buffer(row, rows[by_buffer[start[row] : start[row + 1]]])
     for group in groups:
         if written[group].any():
-            finder.add_shared_bytes(group, rows[np.isin(buffer, group)], whole=whole)
+            some = rows[np.isin(buffer, group)]
+            finder.add_shared_bytes(group, some, whole=whole, within=within)
     return finder.finish()
-
-
-def alias_groups(buffers: tuple[Buffer, ...]) -> list[list[int]]:
-    """Buffers that share bytes of the heap with others, in connected groups."""
-    placed = [i for i, b in enumerate(buffers) if b.offset_bytes >= 0 and b.size_bytes]
-    placed.sort(key=lambda i: buffers[i].offset_bytes)
-    groups: list[list[int]] = []
-    end = -1
-    for i in placed:
-        buffer = buffers[i]
-        if buffer.offset_bytes >= end:
-            groups.append([])
-        groups[-1].append(i)
-        end = max(end, buffer.offset_bytes + buffer.copies * buffer.size_bytes)
-    return [g for g in groups if len(g) > 1]
-
-
-def byte_intervals(plan: Plan, access: Longs) -> tuple[Longs, Longs]:
-    """First byte and end of each access's box in the first copy of its buffer, in heap bytes."""
-    accesses = plan.accesses
-    table = [_strides(plan, b) for b in plan.buffers]
-    strides = np.array([s for s, _ in table], np.int64).reshape(len(table), -1)
-    start = np.array([b for _, b in table], np.int64)
-    buffer = accesses.buffer[access]
-    first = (accesses.lo[access] * strides[buffer]).sum(axis=1)
-    last = ((accesses.hi[access] - 1) * strides[buffer]).sum(axis=1)
-    size = np.array([DTYPE_BYTES[b.dtype] for b in plan.buffers], np.int64)[buffer]
-    return start[buffer] + first, start[buffer] + last + size
-
-
-def _strides(plan: Plan, buffer: Buffer) -> tuple[list[int], int]:
-    width = plan.accesses.lo.shape[1]
-    strides: list[int] = []
-    step = DTYPE_BYTES[buffer.dtype]
-    for size in reversed(buffer.capacity):
-        strides.insert(0, step)
-        step *= size
-    return strides + [0] * (width - len(strides)), buffer.offset_bytes
 
 
 def _group_reads(columns: Columns, rows: _Rows) -> _Rows:
@@ -165,7 +156,8 @@ class _Finder:
         self._place = place
         self._coarse = coarse
         self._cells = 0
-        self._parts: list[tuple[Longs, ...]] = []
+        self._rows: list[tuple[Longs, ...]] = []
+        self._parts: list[Part] = []
 
     def add_buffer(self, buffer: int, rows: _Rows) -> None:
         """Cells between the edges of writes; launch e and the next on the same copy."""
@@ -179,10 +171,11 @@ class _Finder:
         near = np.arange(len(mode))
         if self._coarse and int(grid.many().sum()) > MANY * len(mode) + MANY_AT_LEAST:
             near = self._add_whole(rows, rank, writes, plan.buffers[buffer].copies)
+            self._close(plan.ranks, buffer, NONE)
         index, cell = grid.spread(near)
         period = np.full(len(index), plan.buffers[buffer].copies, np.int64)
         self._add(rows[index], cell, mode[index], np.zeros_like(period), period)
-        self._cells += grid.cells
+        self._close(grid.cells, buffer, NONE)
 
     def _add_whole(self, rows: _Rows, rank: Longs, writes: Bools, copies: int) -> Longs:
         """One cell a rank, in which tasks that write stand against those that only read.
@@ -195,10 +188,11 @@ class _Finder:
         kind = -np.where(writer, OWNER + 1, OWNER)
         period = np.full(len(kind), copies, np.int64)
         self._add(rows, rank, kind, np.zeros_like(period), period)
-        self._cells += self._plan.ranks
         return np.flatnonzero(writer).astype(np.int64)
 
-    def add_shared_bytes(self, group: list[int], rows: _Rows, *, whole: bool) -> None:
+    def add_shared_bytes(
+        self, group: list[int], rows: _Rows, *, whole: bool, within: Where | None
+    ) -> None:
         """Cells of bytes that several buffers share, over all phases of their copies."""
         plan = self._plan
         access = rows.access
@@ -215,6 +209,9 @@ class _Finder:
         shift = phase % copies[buffer[every]] * size[buffer[every]]
         lo, hi = lo[every] + shift, hi[every] + shift
         rank = longs(plan.accesses.rank)[access][every]
+        if within is not None:
+            kept, lo, hi = within.clip(rank, lo, hi)
+            every, phase, rank = every[kept], phase[kept], rank[kept]
         cuts = np.ones(len(every), np.bool_)
         grid = Grid(rank, lo[:, None], hi[:, None], cuts, plan.ranks)
         index, cell = grid.spread(np.arange(len(every)))
@@ -223,15 +220,20 @@ class _Finder:
         index, cell, owner = index[shared], cell[shared], owner[shared]
         many = np.full(len(index), period, np.int64)
         self._add(rows[every[index]], cell, -owner, phase[index], many)
-        self._cells += grid.cells
+        self._close(grid.cells, -1, grid.intervals())
 
     def _add(self, rows: _Rows, cell: Longs, mode: Longs, phase: Longs, period: Longs) -> None:
-        self._parts.append((self._cells + cell, rows.first, rows.last, mode, phase, period))
+        self._rows.append((self._cells + cell, rows.first, rows.last, mode, phase, period))
+
+    def _close(self, cells: int, buffer: int, intervals: Intervals) -> None:
+        """The rows added last are of so many cells."""
+        self._parts.append(Part(self._cells, self._cells + cells, buffer, intervals))
+        self._cells += cells
 
     def finish(self) -> Touches:
         """Sort by cell and time, and make one row of what one task does to a cell."""
         none = (np.zeros(0, np.int64),) * 6
-        parts = self._parts or [none]
+        parts = self._rows or [none]
         cell, first, last, mode, phase, period = map(np.concatenate, zip(*parts, strict=True))
         tasks = len(self._place)
         time = phase * tasks + self._place[first]
@@ -253,6 +255,7 @@ class _Finder:
             phase[order],
             longs(kind),
             period[order],
+            tuple(self._parts),
         )
 
 
@@ -263,36 +266,3 @@ def _cells_of_many(cell: Longs, owner: Longs, cells: int) -> Bools:
     np.minimum.at(lowest, cell, owner)
     np.maximum.at(highest, cell, owner)
     return (lowest != highest)[cell]
-
-
-class Grid:
-    """Cells of boxes: between the edges of those with `cuts`. rank [N] owns; lo, hi are [N, D]."""
-
-    def __init__(self, rank: Longs, lo: Longs, hi: Longs, cuts: Bools, ranks: int) -> None:
-        self._rank = rank
-        self._dims: list[tuple[Longs, Longs, Longs]] = []  # first cell, cells, cells of each rank
-        for dim in range(lo.shape[1]):
-            span = int(hi[:, dim].max(initial=0)) + 2
-            low, high = rank * span + lo[:, dim], rank * span + hi[:, dim]
-            edges = np.unique(np.concatenate([np.arange(ranks) * span, low[cuts], high[cuts]]))
-            start = np.searchsorted(edges, np.arange(ranks + 1) * span)
-            first = np.searchsorted(edges, low, side="right") - 1
-            many = np.searchsorted(edges, high, side="left") - first
-            self._dims.append((first - start[rank], many, np.diff(start)))
-        width = np.multiply.reduce([size for _, _, size in self._dims])
-        self._offset = np.cumsum(width) - width
-        self.cells = int(width.sum())
-
-    def many(self) -> Longs:
-        """How many cells each box meets."""
-        return np.multiply.reduce([many for _, many, _ in self._dims])
-
-    def spread(self, rows: Longs) -> tuple[Longs, Longs]:
-        """For each (box, cell) that meet: the box, out of `rows`, and the cell's number."""
-        index, cell = rows, np.zeros(len(rows), np.int64)
-        for first, many, size in self._dims:
-            at = spans(first[index], many[index])
-            cell = np.repeat(cell, many[index])
-            index = np.repeat(index, many[index])
-            cell = cell * size[self._rank[index]] + at
-        return index, self._offset[self._rank[index]] + cell

@@ -44,7 +44,7 @@ from xdsl.passes import ModulePass
 from ditron.analysis.expand import expand
 from ditron.analysis.pairing import pair
 from ditron.analysis.slot_plan import SlotArray, SlotPlan
-from ditron.analysis.slots import plan_slots, without_queues
+from ditron.analysis.slots import needed, plan_slots, without_queues
 from ditron.analysis.symbols import device_program
 from ditron.errors import PlanError
 from ditron.ir import device
@@ -73,10 +73,11 @@ class InsertSignalsPass(ModulePass):
             raise PlanError("the program has signals already", op_location(program))
         setters = {i for i, o in enumerate(plan.ops) if not engines[o.engine].remote_add}
         writers = grid_signals(program)
-        pairing = pair(plan)
+        together = _together(plan, writers)
+        pairing = needed(plan, pair(plan, last_of_lane=True))
         if self.whole_grids:
             pairing = add_whole_events(program, plan, pairing, writers)
-        slots = plan_slots(plan, pairing, setters, _together(plan, writers))
+        slots = plan_slots(plan, pairing, setters, together)
         _write(program, plan, slots, setters, writers)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ditron.analysis.arrays import changes, last_of_run, longs
+from ditron.analysis.arrays import changes, distinct_rows, last_of_run, longs
 from ditron.analysis.pairing import Pairing
 from ditron.ir import device
 from ditron.passes.grids import Names
@@ -34,9 +34,7 @@ def add_whole_events(
     """Write the events of whole grids that order what they can; returns the other edges."""
     whole = _between_grids(plan, pairing)
     groups = pairing.groups
-    edges = np.unique(
-        np.stack([groups.op[pairing.before[whole]], groups.op[pairing.after[whole]]]), axis=1
-    )
+    edges = distinct_rows(groups.op[pairing.before[whole]], groups.op[pairing.after[whole]])[0].T
     waiters: dict[int, list[int]] = {}
     for before, after in needed_events(plan, edges):
         waiters.setdefault(before, []).append(after)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import ditron as dt
 from ditron.analysis.pairing import Pairing, pair
+from ditron.analysis.slots import needed
 from ditron.plan.tables import (
     DTYPE_BYTES,
     Accesses,
@@ -104,9 +105,9 @@ def plans(
 ) -> Drawn:
     """Two to four ops on one to three ranks, each with the same few tasks on every rank.
 
-    `aliased`: buffers may share bytes, used one after the other; `permuted`: lanes run an op's
-    tasks in another order than the grid's; `in_place`: a task may touch again what it writes;
-    `overwriting`: so may other tasks of its op.
+    `aliased`: buffers may share bytes, used one after the other, none by the host; `permuted`:
+    lanes run an op's tasks in another order than the grid's; `in_place`: a task may touch again
+    what it writes; `overwriting`: so may other tasks of its op.
     """
     ranks, lanes = draw(st.integers(1, 3)), draw(st.integers(1, 2))
     capacity = (ROWS, 4)[:dims]
@@ -124,7 +125,7 @@ def plans(
     ]
     ops = draw(st.integers(2, 4))
     points = [draw(st.integers(1, 3)) for _ in range(ops)]
-    host = draw(st.booleans())
+    host = not aliased and draw(st.booleans())
     calls = [OpKind.CALL] * ops
     kinds = [OpKind.ACQUIRE, *calls, OpKind.RELEASE] if host else calls
     points = [1, *points, 1] if host else points
@@ -267,6 +268,9 @@ class Oracle:
             for a in plan.buffers
         ]
         self.touches = [[self._touch(row) for row in plan.accesses_of(t)] for t in range(self.n)]
+        self.written = any(
+            a.writes and a.bytes and self.shared[a.buffer] for some in self.touches for a in some
+        )
         first = np.searchsorted(plan.tasks.op, np.arange(len(plan.ops)))
         each = np.bincount(plan.tasks.op, minlength=len(plan.ops)) // plan.ranks
         op = plan.tasks.op
@@ -296,12 +300,14 @@ class Oracle:
         )
 
     def _clash(self, a: Access, b: Access) -> bool:
-        """One writes, and they share elements; or bytes, between a box's first and its last."""
-        if not (a.writes or b.writes):
-            return False
+        """One writes, and they share elements; or two buffers' boxes share bytes.
+
+        What a box may share lies between its first byte and its last. Buffers take turns whatever
+        they do, unless nobody writes.
+        """
         if a.buffer == b.buffer:
-            return not a.elements.isdisjoint(b.elements)
-        shared = self.shared[a.buffer] and self.shared[b.buffer]
+            return (a.writes or b.writes) and not a.elements.isdisjoint(b.elements)
+        shared = self.shared[a.buffer] and self.shared[b.buffer] and self.written
         return shared and max(a.bytes.start, b.bytes.start) < min(a.bytes.stop, b.bytes.stop)
 
     def demands(self) -> Iterator[tuple[int, int, int]]:
@@ -349,6 +355,8 @@ def _end(buffer: Buffer) -> int:
 
 def check(plan: Plan) -> None:
     oracle, pairing = Oracle(plan), pair(plan)
+    if any(oracle.shared):
+        pairing = needed(plan, pairing)
     follows = oracle.follows(pairing)
     tasks = range(oracle.n)
     assert not any(follows[0, t, 0, t] for t in tasks), "a task waits for itself"

@@ -13,6 +13,7 @@ from ditron.analysis.deadlock import check_deadlock
 from ditron.analysis.expand import expand
 from ditron.analysis.liveness import Lifetime, lifetimes
 from ditron.analysis.pairing import pair
+from ditron.analysis.slots import needed
 from ditron.analysis.symbols import device_program
 from ditron.errors import OptionError
 from ditron.ir import device
@@ -141,7 +142,7 @@ def test_reuse_ties_no_tiles_of_one_grid_together():
         x = p.input("x", (4, 4), dt.f32, dt.Replicate())
         p.output("y", dt.silu(dt.silu(dt.silu(dt.silu(x)))))
     plan = plan_of(p, dt.Options(fusion=False, tile=(2, 2), workers=2), "schedule-tasks")
-    pairing = pair(plan)
+    pairing = needed(plan, pair(plan))
     op = pairing.groups.op
     assert (op[pairing.before] != op[pairing.after])[pairing.lag == 0].all()
 

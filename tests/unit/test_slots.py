@@ -14,7 +14,7 @@ import ditron as dt
 from ditron.analysis.happens_before import assume_separation
 from ditron.analysis.pairing import pair
 from ditron.analysis.slot_plan import SlotPlan
-from ditron.analysis.slots import plan_slots, without_queues
+from ditron.analysis.slots import needed, plan_slots, without_queues
 from ditron.plan.tables import LaneOrder, Plan
 from tests.unit.lowered import PROGRAMS, ag_gemm, gemm_ar, gemm_rs, plan_of
 
@@ -151,7 +151,8 @@ OPTIONS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_merge_is_left(name: str, options: dict[str, Any]):
-    slots = plan_slots(plan := scheduled(PROGRAMS[name](3), **options), pair(plan))
+    plan = scheduled(PROGRAMS[name](3), **options)
+    slots = plan_slots(plan, needed(plan, pair(plan)))
     waiters = _waiters(slots)
     keys = [(int(slots.rank[s]), int(slots.lag[s]), waiters[s]) for s in range(len(slots.rank))]
     assert len(set(keys)) == len(keys)
@@ -162,7 +163,7 @@ def test_no_merge_is_left(name: str, options: dict[str, Any]):
 def test_every_edge_has_its_signal(name: str, options: dict[str, Any]):
     # Edges to the next launch may be ordered by a path of signals instead.
     plan = scheduled(PROGRAMS[name](3), **options)
-    pairing = pair(plan)
+    pairing = needed(plan, pair(plan))
     slots = plan_slots(plan, pairing)
     raised, waiters = defaultdict[int, set[int]](set), _waiters(slots)
     for task, slot in zip(slots.event.tolist(), slots.event_slot.tolist(), strict=True):
@@ -186,7 +187,7 @@ def test_every_edge_has_its_signal(name: str, options: dict[str, Any]):
 def test_an_event_of_an_engine_that_only_sets_has_a_slot_of_its_own():
     plan = scheduled(gemm_rs(3, m=6), algorithm="mesh-push")
     puts = {i for i, op in enumerate(plan.ops) if op.kind == "put"}
-    slots = plan_slots(plan, pair(plan), puts)
+    slots = plan_slots(plan, needed(plan, pair(plan)), puts)
     by_puts = np.isin(plan.tasks.op[slots.event], list(puts))
     assert by_puts.any()
     assert (slots.count[slots.event_slot[by_puts]] == 1).all()
@@ -195,7 +196,7 @@ def test_an_event_of_an_engine_that_only_sets_has_a_slot_of_its_own():
 @pytest.mark.parametrize("options", OPTIONS)
 def test_numberings_tell_slots_apart(options: dict[str, Any]):
     plan = scheduled(ag_gemm(3), **options)
-    slots = plan_slots(plan, pair(plan))
+    slots = plan_slots(plan, needed(plan, pair(plan)))
     arrays = slots.arrays()
     # Every slot is in one array; arrays of one op differ in lag.
     assert sorted(s for a in arrays for s in a.slots.tolist()) == list(range(len(slots.rank)))
