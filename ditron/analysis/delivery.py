@@ -44,6 +44,9 @@ from ditron.ir import core, task
 from ditron.ir.locations import op_location
 from ditron.plan.tables import Longs, Mode, Plan
 
+# Cells of a view that tasks run together have in all.
+CELLS = 1 << 22
+
 
 @dataclass(frozen=True)
 class DeliveryReport:
@@ -79,39 +82,40 @@ class _Delivery:
     def check(self) -> DeliveryReport:
         expected = program_tags(self.cells.program_axes, self.cells.cuts)
         for source in self.cells.sources:
-            self._fill(source, expected)
+            for rank in range(self.plan.ranks):
+                cells, _ = self.memory.whole(source.buffer, rank)
+                self.memory.fill(cells, self._held(source, rank, expected))
         level = self._levels()
-        filled = self.memory.tags.copy()
         for tasks in self._steps(level):
             self._run(tasks)
         states = {bound.name for bound in self.cells.states}
         for source in self.cells.sources:
             if source.name not in states:
-                self._check_kept(source, filled)
+                self._check_kept(source, expected)
         for held in (*self.cells.states, *self.cells.outputs):
             self._compare(held, expected)
         top = int(level.max(initial=-1)) + 1
         return DeliveryReport(len(self.plan.tasks), len(self.memory), top, len(self.cells.outputs))
 
-    def _fill(self, bound: Bound, expected: Mapping[SSAValue, Tags]) -> None:
-        for rank in range(self.plan.ranks):
-            cells, shape = self.memory.whole(bound.buffer, rank)
-            part = expected[bound.value][self.cells.slices(bound, rank)]
-            if bound.shards.partial:
-                base = self.cells.program_axes.base[bound.value]
-                edges = [self.cells.cuts.edges(base + d) for d in range(len(shape))]
-                part = input_tags(term_name(bound.name, rank), edges)
-            self.memory.write(cells, part.ravel(), np.full_like(cells, -1))
+    def _held(self, bound: Bound, rank: int, expected: Mapping[SSAValue, Tags]) -> Tags:
+        """What a rank has of an input or weight when a launch begins."""
+        if not bound.shards.partial:
+            return expected[bound.value][self.cells.slices(bound, rank)].ravel()
+        base = self.cells.program_axes.base[bound.value]
+        dims = len(self.plan.buffers[bound.buffer].capacity)
+        edges = [self.cells.cuts.edges(base + d) for d in range(dims)]
+        return input_tags(term_name(bound.name, rank), edges).ravel()
 
-    def _check_kept(self, source: Bound, filled: Tags) -> None:
+    def _check_kept(self, source: Bound, expected: Mapping[SSAValue, Tags]) -> None:
         """Inputs and weights stay for the next launch, which may come without new ones."""
         memory = self.memory
         for rank in range(self.plan.ranks):
             cells, _ = memory.whole(source.buffer, rank)
-            kept = memory.ready(cells) & (memory.tags[cells] == filled[cells])
-            if kept.all():
+            lost = memory.tags[cells] != self._held(source, rank, expected)
+            lost |= memory.lost(cells)
+            if not lost.any():
                 continue
-            cell = int(cells[np.flatnonzero(~kept)[0]])
+            cell = cells.start + int(np.flatnonzero(lost)[0])
             writer = memory.writer(cell)
             found = LostSource(
                 lanes=() if writer < 0 else lanes_around(self.plan, [(writer, 0)]),
@@ -189,7 +193,10 @@ class _Delivery:
             _, kind = np.unique(kind * (int(column.max()) + 1) + column, return_inverse=True)
         order = np.argsort(kind, kind="stable")
         for part in np.split(order, np.flatnonzero(changes(kind[order]))[1:]):
-            self._call_alike(tasks[part], kernel)
+            cells = max((int(m[part[0]].prod()) for m in many), default=1)
+            at_once = max(1, CELLS // max(cells, 1))
+            for some in np.split(part, np.arange(at_once, len(part), at_once)):
+                self._call_alike(tasks[some], kernel)
 
     def _call_alike(self, tasks: Longs, kernel: core.FuncOp) -> None:
         memory, first = self.memory, self.cells.first_access[tasks]
@@ -264,14 +271,14 @@ class _Delivery:
         for rank in range(self.plan.ranks):
             cells, shape = self.memory.whole(bound.buffer, rank)
             got, slices = self.memory.tags[cells].reshape(shape), self.cells.slices(bound, rank)
-            ready = self.memory.ready(cells)
-            if not ready.all():
-                bad = int(cells[np.flatnonzero(~ready)[0]])
+            lost = self.memory.lost(cells)
+            if lost.any():
+                bad = cells.start + int(np.flatnonzero(lost)[0])
                 self._miss(bound, self._cell(bad), self._why_empty(bad))
             total[slices] += got
             wrong = np.flatnonzero((got != whole[slices]).ravel())
             if len(wrong) and not bound.shards.partial:
-                at = int(cells[wrong[0]])
+                at = cells.start + int(wrong[0])
                 self._refuse(bound, rank, at, expected)
         if bound.shards.partial and (total != whole).any():
             self._miss(bound, None, "the ranks' terms do not add up to its value")

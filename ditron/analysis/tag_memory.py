@@ -92,7 +92,8 @@ class TagMemory:
         self._start[order] = ends.reshape(shape) - many[order]
         self.tags: Tags = np.zeros(int(many.sum()), np.uint64)
         self._filled: Bools = np.zeros(len(self.tags), np.bool_)
-        self._writer = np.full(len(self.tags), -1, np.int32)
+        # The task and 1, or 0: pages of what nobody writes are never made.
+        self._writer = np.zeros(len(self.tags), np.int32)
         self._boxes = self._all_boxes(live)
         self._shared = _SharedBytes(groups, plan.ranks, self) if groups else None
 
@@ -128,12 +129,19 @@ class TagMemory:
             start[real] += first * step[real, d]
         return Boxes(start, size, step)
 
-    def whole(self, buffer: int, rank: int) -> tuple[Longs, tuple[int, ...]]:
-        """All cells of a buffer on a rank, and their shape."""
+    def whole(self, buffer: int, rank: int) -> tuple[slice, tuple[int, ...]]:
+        """All cells of a buffer on a rank, which lie side by side, and their shape."""
         dims = len(self._plan.buffers[buffer].capacity)
         shape = tuple(self._size[buffer, rank, :dims].tolist())
         start = int(self._start[buffer, rank])
-        return longs(np.arange(start, start + int(np.prod(shape, dtype=np.int64)))), shape
+        return slice(start, start + int(np.prod(shape, dtype=np.int64))), shape
+
+    def fill(self, cells: slice, tags: Tags) -> None:
+        """Put tags into cells of a buffer, before any task runs."""
+        if self._shared is not None:
+            self._shared.write(self._shared.some(cells))
+        self.tags[cells] = tags
+        self._filled[cells] = True
 
     def write(self, cells: Longs, tags: Tags, task: Longs, ready: Bools | bool = True) -> None:
         """Put tags into cells; what other buffers hold in the same bytes is lost."""
@@ -141,7 +149,7 @@ class TagMemory:
             self._shared.write(cells)
         self.tags[cells] = tags
         self._filled[cells] = ready
-        self._writer[cells] = task
+        self._writer[cells] = task + 1
 
     def ready(self, cells: Longs) -> Bools:
         """Whether cells hold what was last written to them, and something was."""
@@ -150,11 +158,19 @@ class TagMemory:
             return filled
         return filled & self._shared.kept(cells.ravel()).reshape(cells.shape)
 
+    def lost(self, cells: slice) -> Bools:
+        """Of a buffer's cells, those that are not `ready`."""
+        ready = self._filled[cells].copy()
+        if self._shared is not None:
+            shared = self._shared.some(cells)
+            ready[shared - cells.start] &= self._shared.kept(shared)
+        return ~ready
+
     def writer(self, cell: int) -> int:
         """The task that wrote a cell last, -1 if none did, LOST if another buffer's write did."""
         if self._shared is not None and not self._shared.kept(longs([cell])).all():
             return LOST
-        return int(self._writer[cell])
+        return int(self._writer[cell]) - 1
 
     def place(self, cell: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
         """Buffer, rank, lo and hi in elements of a cell."""
@@ -201,7 +217,8 @@ class _SharedBytes:
                 space = (number * ranks + rank) << SPACE_BITS
                 for buffer in group:
                     lo, hi = memory.byte_intervals(buffer, rank)
-                    cells.append(memory.whole(buffer, rank)[0])
+                    own, _ = memory.whole(buffer, rank)
+                    cells.append(np.arange(int(own.start), int(own.stop)))
                     buffers.append(np.full(len(lo), buffer))
                     lows.append(space + lo)
                     highs.append(space + hi)
@@ -216,6 +233,11 @@ class _SharedBytes:
         self._since = np.zeros(len(edges), np.int64)
         self._written = np.zeros(len(cell), np.int64)
         self._writes = 0
+
+    def some(self, cells: slice) -> Longs:
+        """Those of cells side by side that share bytes."""
+        start, stop = int(cells.start), min(int(cells.stop), self._cells)
+        return np.arange(start, max(start, stop))
 
     def write(self, cells: Longs) -> None:
         """Take the bytes of cells for their buffers."""

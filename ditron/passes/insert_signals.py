@@ -17,13 +17,13 @@
     }
 
 Needs: lanes (`schedule-tasks`) and planned memory. Ensures: the plan orders every pair of
-`analysis/pairing.py` in each launch and from one launch to the next, with slots as
-`analysis/slots.py` shares them; whoever overwrites waits only where no path of data orders it, in
-the same launch or by a credit; nothing is ever reset. Tiles that `order-tiles` lets start together
-(the first key of an order of several is the same) wait for each other's transfers. Waits that
-repeat an earlier one of their lane still stand: `elide-waits` removes them. Epoch separation
-follows, since whoever raises a slot again has first overwritten what its waiters read, which is
-ordered; `verify-race-free` proves it.
+`analysis/pairing.py` and turn of `analysis/turns.py` in each launch and from one launch to the
+next, with slots as `analysis/slots.py` shares them; whoever overwrites waits only where no path of
+data orders it, in the same launch or by a credit; nothing is ever reset. Tiles that `order-tiles`
+lets start together (the first key of an order of several is the same) wait for each other's
+transfers. Waits that repeat an earlier one of their lane still stand: `elide-waits` removes them.
+Epoch separation follows, since whoever raises a slot again has first overwritten what its waiters
+read, which is ordered; `verify-race-free` proves it.
 
 With `whole-grids`, grids of a rank wait for each other as wholes (`passes/whole_events.py`), as a
 persistent kernel wants them: one add a lane, one word to watch.

@@ -15,6 +15,16 @@ from ditron.plan.tables import Role
 
 DTYPES = {"bf16": "bfloat16", "f32": "float32", "i64": "int64"}
 MLP = "04_mlp"
+LLAMA: dict[str, Any] = {
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "intermediate_size": 96,
+    "vocab_size": 320,
+    "tie_word_embeddings": False,
+}
 SMALL: dict[str, Any] = {"tokens": 50, "hidden": 36, "inner": 44}
 TILE: dict[str, Any] = {"tile": (16, 32)}
 
@@ -77,3 +87,29 @@ def test_decode_step(worker: Worker) -> None:
             for name, want in same.items():
                 assert torch.equal(mine[name], want)
                 torch.testing.assert_close(mine[name], near[name], rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("tokens", [1, 5])
+def test_steps_of_a_small_llama(worker: Worker, tokens: int) -> None:
+    config = dt.models.read_config({"model_type": "llama", **LLAMA})
+    step = dt.models.Shape(batch=1, tokens=tokens, ctx=24, dtype=dt.f32)
+    program = dt.models.decoder(config, dt.Mesh(tp=1), step)
+    exe = dt.compile(program, target="sm_90", options=dt.Options(workers=4, megakernel=True))
+    (kernel,) = compile_program(cross(exe).program)
+    assert kernel.spills == 0
+    interpreted(exe, worker)
+    generator = torch.Generator().manual_seed(3)
+    weights: dict[str, torch.Tensor] = {}
+    for name, spec in exe.tensors(Role.WEIGHT).items():
+        drawn = torch.randn(spec.shape, generator=generator) * 0.3
+        weights[name] = drawn.to(getattr(torch, DTYPES[str(spec.dtype)]))
+    if "tokens" in weights:
+        weights["tokens"] = torch.arange(config.vocab).reshape(weights["tokens"].shape)
+    with dt.compile(program, target="cpu") as cpu:
+        for one in (exe, cpu):
+            one.bind(weights)
+        for place in (0, tokens, 2 * tokens):
+            ids = torch.randint(0, config.vocab, (1, tokens), generator=generator)
+            mine, want = (one.run({"ids": ids, "pos": place}) for one in (exe, cpu))
+            for name, value in want.items():
+                torch.testing.assert_close(mine[name], value, rtol=1e-3, atol=1e-3)
