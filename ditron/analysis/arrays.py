@@ -70,7 +70,9 @@ def sorted_by(*columns: Longs) -> Longs:
         if size <= room:
             keys[-1], room = keys[-1] * size + (column - lowest), room // size
         else:
-            keys, room = [*keys, column - lowest], (1 << 62) // size
+            # What spans more than 63 bits stays as it is: a difference would not fit.
+            keys = [*keys, column if size >> 63 else column - lowest]
+            room = (1 << 62) // size
     return longs(np.argsort(keys[0]) if len(keys) == 1 else np.lexsort(keys[::-1]))
 
 

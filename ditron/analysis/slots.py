@@ -63,8 +63,9 @@ def plan_slots(
     """
 
     def needs(rows: Rows) -> tuple[int, int]:
-        found = _slots(plan, *rows, _now(rows), setters)
-        return len(found.rank), len(found.event)
+        event, waiter = rows
+        source, _, key, _ = _shared_slots(plan, event, waiter, _now(rows), setters)
+        return len(key), len(source)
 
     rows = fewest_slots(plan, _data_rows(plan, pairing, together), needs)
     data = (*rows, _now(rows))
@@ -168,9 +169,13 @@ def _extreme(key: Longs, value: Longs, entry: Longs) -> Longs:
     return result
 
 
-def _slots(
+def _shared_slots(
     plan: Plan, event: Longs, waiter: Longs, lag: Longs, setters: Collection[int]
-) -> SlotPlan:
+) -> tuple[Longs, Longs, Longs, Longs]:
+    """What raises a slot and of which row that is; what tells slots apart, and which each raises.
+
+    A source is (event, rank that waits, lag); a slot's first columns are rank and lag.
+    """
     rank = longs(plan.tasks.rank)[waiter]
     source, source_of = distinct_rows(event, rank, lag)
     # An event's waiters on a rank, as a sum of tags: equal sums share a slot. A collision would
@@ -181,9 +186,14 @@ def _slots(
     op = longs(plan.tasks.op)
     alone = np.isin(op[source[:, 0]], list(setters))
     own = np.where(alone, source[:, 0] + 1, 0)
-    slot_key, slot_of = distinct_rows(source[:, 1], source[:, 2], signature, own)
-    slot = slot_of[source_of]
-    waits, _ = distinct_rows(waiter, slot)
+    return source, source_of, *distinct_rows(source[:, 1], source[:, 2], signature, own)
+
+
+def _slots(
+    plan: Plan, event: Longs, waiter: Longs, lag: Longs, setters: Collection[int]
+) -> SlotPlan:
+    source, source_of, slot_key, slot_of = _shared_slots(plan, event, waiter, lag, setters)
+    waits, _ = distinct_rows(waiter, slot_of[source_of])
     return SlotPlan(
         plan,
         rank=slot_key[:, 0],
