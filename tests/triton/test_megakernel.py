@@ -63,8 +63,9 @@ def test_compiled(target: str, tp: int) -> None:
     assert kernel.spills == 0
 
 
-def test_decode_step(worker: Worker) -> None:
-    sizes: dict[str, Any] = {"tp": 1, "layers": 2}
+@pytest.mark.parametrize("batch", [1, 8])
+def test_decode_step(worker: Worker, batch: int) -> None:
+    sizes: dict[str, Any] = {"tp": 1, "layers": 2, "batch": batch}
     exe = mega("20_qwen3_decode", sizes, workers=4)
     (kernel,) = compile_program(cross(exe).program)
     assert kernel.spills == 0
@@ -81,9 +82,8 @@ def test_decode_step(worker: Worker) -> None:
         for one in (exe, apart, cpu):
             one.bind(weights)
         for place, token in enumerate((5, 9)):
-            mine, same, near = (
-                one.run({"ids": torch.tensor([[token]]), "pos": place}) for one in (exe, apart, cpu)
-            )
+            ids = torch.arange(token, token + batch)[:, None]
+            mine, same, near = (one.run({"ids": ids, "pos": place}) for one in (exe, apart, cpu))
             for name, want in same.items():
                 assert torch.equal(mine[name], want)
                 torch.testing.assert_close(mine[name], near[name], rtol=0.02, atol=0.02)
