@@ -31,8 +31,8 @@ lint: $(VENV)/.dev
 	$(BIN)/python scripts/gen_docs.py --check
 
 exhaustive: $(VENV)/.dev
-	$(BIN)/python -m pytest -m exhaustive -q -n $(JOBS) --ignore=tests/runtime tests
-	$(BIN)/python -m pytest -m exhaustive -q tests/runtime
+	$(BIN)/python -m pytest -m exhaustive -q -rP -n $(JOBS) --ignore=tests/runtime tests
+	$(BIN)/python -m pytest -m exhaustive -q -rP tests/runtime
 
 bench: $(VENV)/.run
 	$(BIN)/python -m benchmarks.run

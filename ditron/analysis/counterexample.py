@@ -107,10 +107,11 @@ class Race(Found):
 
 @dataclass(frozen=True)
 class NotHandedOver(Found):
-    """A peer's access to what the host of another rank fills or reads between launches."""
+    """A peer's access to a buffer, or its bytes, that a host fills or reads between launches."""
 
     access: AccessRecord
     lacks: str
+    buffer: str
 
     @property
     def where(self) -> str:
@@ -118,13 +119,14 @@ class NotHandedOver(Found):
 
     @property
     def text(self) -> str:
-        host = f"the host of rank {self.access.box.rank}"
-        need = (
-            "acquire it there before, and notify this task"
-            if self.lacks == "acquire"
-            else "release it there after a wait for this task"
+        host, name = f"the host of rank {self.access.box.rank}", f"%{self.buffer}"
+        need = f"release {name} there after a wait for this task"
+        if self.lacks == "acquire":
+            need = f"acquire {name} there before, and notify this task"
+        what = name if self.access.box.buffer == self.buffer else f"{name}, in the same bytes,"
+        return (
+            f"nothing orders {self.access} with what {host} does to {what} between launches: {need}"
         )
-        return f"nothing orders {self.access} with what {host} does to it between launches: {need}"
 
     def marks(self) -> tuple[Mark, ...]:
         return ((self.access.task, 0),)

@@ -9,8 +9,9 @@ from ditron.analysis.arrivals import Columns
 from ditron.analysis.counterexample import NotHandedOver
 from ditron.analysis.explain import task_location
 from ditron.analysis.plan_records import access_record, lanes_around
+from ditron.analysis.touches import byte_intervals
 from ditron.errors import PlanError, RaceError
-from ditron.plan.tables import Boundary, Mode, OpKind, Role
+from ditron.plan.tables import Bools, Boundary, Longs, Mode, OpKind, Plan, Role
 
 
 def check_hand_overs(columns: Columns) -> None:
@@ -47,7 +48,8 @@ def check_hand_overs(columns: Columns) -> None:
 def check_handed_over(columns: Columns) -> None:
     """What the host fills or reads between launches, and peers touch, is acquired and released.
 
-    A rank's own tasks are ordered with its host by the launch itself; those of peers are not.
+    A rank's own tasks are ordered with its host by the launch itself; those of peers are not. What
+    they touch may be of another buffer that lies in the same bytes.
 
     Raises:
         RaceError: a peer's access that nothing orders with the host's.
@@ -55,24 +57,47 @@ def check_handed_over(columns: Columns) -> None:
     plan, accesses = columns.plan, columns.plan.accesses
     if plan.boundary is not Boundary.STREAM:
         return
-    hosted = np.array([b.role in (Role.INPUT, Role.OUTPUT) for b in plan.buffers], np.bool_)
-    foreign = hosted[accesses.buffer] & (columns.rank[accesses.task] != accesses.rank)
+    foreign = columns.rank[accesses.task] != accesses.rank
     foreign &= ~accesses.empty & (accesses.mode != 0)
-    place = longs(accesses.buffer) * plan.ranks + accesses.rank
-    # A hand-over is a write of all that the rank has.
+    access, buffer = _touched(plan, np.flatnonzero(foreign).astype(np.int64))
+    place = buffer * plan.ranks + accesses.rank[access]
+    for kind, tasks in (("acquire", columns.acquires), ("release", columns.releases)):
+        bad = np.flatnonzero(~_handed(plan, tasks)[place])
+        if len(bad):
+            first, name = int(access[bad[0]]), plan.buffers[int(buffer[bad[0]])].name
+            lanes = lanes_around(plan, [(int(accesses.task[first]), 0)])
+            found = NotHandedOver(lanes, access_record(plan, first), kind, name)
+            raise RaceError(found.text, found.where, found)
+
+
+def _touched(plan: Plan, access: Longs) -> tuple[Longs, Longs]:
+    """Pairs of an access and a buffer of the host's that it touches on the rank it goes to."""
+    rows, buffers = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    of, ranks = longs(plan.accesses.buffer)[access], plan.accesses.rank[access]
+    low, high = byte_intervals(plan, access)
+    again = np.array([b.size_bytes * (b.copies - 1) for b in plan.buffers], np.int64)
+    planned = np.array([b.offset_bytes >= 0 for b in plan.buffers], np.bool_)
+    for row, buffer in enumerate(plan.buffers):
+        if buffer.role not in (Role.INPUT, Role.OUTPUT):
+            continue
+        start, end = buffer.offset_bytes, buffer.offset_bytes + buffer.size_bytes * buffer.copies
+        over = planned[of] & planned[row] & (low < end) & (high + again[of] > start)
+        over &= buffer.extent[ranks].all(axis=1)
+        mine = np.flatnonzero((of == row) | over)
+        rows.append(access[mine])
+        buffers.append(np.full(len(mine), row))
+    return np.concatenate(rows), np.concatenate(buffers)
+
+
+def _handed(plan: Plan, tasks: Bools) -> Bools:
+    """Of each buffer and rank, whether some of the tasks hand it over: they write all of it."""
+    accesses = plan.accesses
     extent = np.ones((len(plan.buffers), plan.ranks, accesses.lo.shape[1]), np.int64)
     for row, buffer in enumerate(plan.buffers):
         extent[row, :, : len(buffer.capacity)] = buffer.extent
     size = extent[accesses.buffer, accesses.rank]
     whole = ((accesses.lo <= 0) & (accesses.hi >= size)).all(axis=1)
-    whole &= (accesses.mode & int(Mode.WRITE)) != 0
-    for kind, tasks in (("acquire", columns.acquires), ("release", columns.releases)):
-        covered = np.zeros(len(plan.buffers) * plan.ranks, np.bool_)
-        covered[place[tasks[accesses.task] & whole]] = True
-        bad = np.flatnonzero(foreign & ~covered[place])
-        if len(bad):
-            access = int(bad[0])
-            task = int(accesses.task[access])
-            lanes = lanes_around(plan, [(task, 0)])
-            found = NotHandedOver(lanes, access_record(plan, access), kind)
-            raise RaceError(found.text, found.where, found)
+    whole &= ((accesses.mode & int(Mode.WRITE)) != 0) & tasks[accesses.task]
+    handed = np.zeros(len(plan.buffers) * plan.ranks, np.bool_)
+    handed[(longs(accesses.buffer) * plan.ranks + accesses.rank)[whole]] = True
+    return handed

@@ -11,7 +11,9 @@ import torch
 import ditron as dt
 from ditron.analysis.delivery_faults import EmptyView
 from ditron.analysis.own_overlaps import OwnOverlap
+from ditron.analysis.races import check_races
 from ditron.errors import DeliveryError, RaceError
+from ditron.testing import mutants
 
 
 @dt.kernel
@@ -181,3 +183,16 @@ def test_nothing_has_a_shape_too():
         p.output("y", dt.reshape(x, (0,)))
     with dt.compile(p, target="cpu") as exe:
         assert exe.run({"x": torch.rand(2, 0)})["y"].shape == (0,)
+
+
+def test_scratch_in_the_bytes_of_an_output_is_the_hosts_too():
+    """A peer that is a launch ahead would write where this rank's host still reads."""
+    with dt.Program("twice", dt.Mesh(tp=3)) as p:
+        x = p.input("x", (4, 4), dt.f32, dt.Partial("sum"))
+        for name in ("a", "b"):
+            p.output(name, dt.reduce_scatter(x, dim=0, name=f"sum_{name}"))
+    with dt.compile(p, options=dt.Options(algorithm="ring-push")) as exe:
+        overlaps = {m.what: m for m in mutants(exe.plan) if m.kind == "buffers overlap"}
+        for name in ("a", "b"):
+            with pytest.raises(RaceError, match=f"%{name}, in the same bytes, between launches"):
+                check_races(overlaps[f"%{name}.sums over %{name}"].plan)
