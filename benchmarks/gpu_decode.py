@@ -10,10 +10,6 @@ runs the same model eagerly, in a CUDA graph and under torch.compile. Times are
 medians between events, in ms, in one process; the fraction is of the time that reading all weights
 once takes at the memory rate of the machine file. That tokens are right is shown by
 `tests/gpu/test_gpu_models.py`. Results of several sequences lie in a file of their own.
-
-Buffers share no bytes: with rows of several sequences each tile's bytes, from its first to its
-last, cross those of most others, and pairing them all ran out of memory. At batch 1 there are as
-many waits and notifies either way.
 """
 
 from __future__ import annotations
@@ -65,7 +61,7 @@ def compiled(layers: int, batch: int = 1, *, megakernel: bool) -> tuple[Plan, Tr
     step = dt.models.Shape(batch=batch, tokens=1, ctx=CTX, dtype=dt.bf16)
     program = dt.models.decoder(config, dt.Mesh(tp=1), step, outputs=["next", "logits"])
     start = time.perf_counter()
-    options = dt.Options(library=False, megakernel=megakernel, reuse_memory=False)
+    options = dt.Options(library=False, megakernel=megakernel)
     exe = dt.compile(program, target="sm_90", options=options)
     say(f"compiled and proved in {time.perf_counter() - start:.0f} s: {len(exe.plan.tasks)} tasks")
     executor = exe._executor  # pyright: ignore[reportPrivateUsage]
