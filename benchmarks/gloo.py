@@ -24,7 +24,10 @@ WARM_UP = 2
 
 @dataclass(frozen=True)
 class Sizes:
-    """A product (M, N, K) on some ranks: "ag" shards M of x and N of w, "rs" and "ar" shard K."""
+    """A product (M, N, K) on some ranks: "ag" shards M of x and N of w, "rs" and "ar" shard K.
+
+    "all_reduce" is of [M, N] on each rank and "all_to_all" of [M / ranks, N], with K = 0.
+    """
 
     m: int
     n: int
@@ -131,6 +134,8 @@ def _serve(rank: int, ranks: int, store: str, pipe: Connection) -> None:
 def _bodies(s: Sizes) -> tuple[Callable[[], None], Callable[[], None]]:
     """(the collective and the product one after the other, the product alone)."""
     dtype: torch.dtype = getattr(torch, s.dtype)
+    if s.kind in ("all_reduce", "all_to_all"):
+        return _collectives(s, dtype)
     gather = _collective("all_gather_single", "all_gather_into_tensor")
     scatter = _collective("reduce_scatter_single", "reduce_scatter_tensor")
     if s.kind == "ag":
@@ -154,6 +159,33 @@ def _bodies(s: Sizes) -> tuple[Callable[[], None], Callable[[], None]]:
             dist.all_reduce(y)
 
     return reduced, lambda: _multiply(x, w, y)
+
+
+def _collectives(s: Sizes, dtype: torch.dtype) -> tuple[Callable[[], None], Callable[[], None]]:
+    """(a collective by itself, a copy of what a rank has)."""
+    if s.kind == "all_reduce":
+        x = _random(s.m, s.n, dtype)
+        y = torch.empty_like(x)
+
+        def reduced() -> None:
+            y.copy_(x)
+            dist.all_reduce(y)
+
+        return reduced, lambda: _copy(y, x)
+    blocks = (s.m // s.ranks, s.ranks, s.n // s.ranks)
+    x = _random(s.m // s.ranks, s.n, dtype)
+    sent = torch.empty(s.ranks, blocks[0], blocks[2], dtype=dtype)
+    y = torch.empty_like(sent)
+
+    def exchanged() -> None:
+        sent.copy_(x.view(blocks).transpose(0, 1))
+        dist.all_to_all_single(y, sent)
+
+    return exchanged, lambda: _copy(y.view(x.shape), x)
+
+
+def _copy(to: torch.Tensor, source: torch.Tensor) -> None:
+    to.copy_(source)
 
 
 def _collective(name: str, before: str) -> Callable[[torch.Tensor, torch.Tensor], object]:

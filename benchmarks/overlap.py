@@ -1,5 +1,7 @@
 """AG+GEMM, GEMM+RS and GEMM+AR on CPU ranks, beside gloo + torch.mm and beside the products alone.
 
+Then an all-reduce and an all-to-all of 8 MB a rank, beside gloo's and beside a copy of that.
+
     python -m benchmarks.overlap [--rounds 5] [--dtype f32] [M,N,K ...]
 
 Both sides are measured in turns, some launches a round, and the medians of all launches are shown.
@@ -25,6 +27,7 @@ from ditron.tools.inputs import make_inputs
 
 SHAPES = ((2048, 2048, 1024), (512, 1024, 1024), (4096, 256, 2048))
 KINDS = ("ag", "rs", "ar")
+ALONE = {"all_reduce": (2048, 1024, 0), "all_to_all": (8192, 1024, 0)}  # 8 MB a rank in float32
 RANKS = 4
 TORCH = {"f32": "float32", "bf16": "bfloat16"}
 
@@ -32,6 +35,13 @@ TORCH = {"f32": "float32", "bf16": "bfloat16"}
 def program(s: Sizes, dtype: dt.DType = dt.f32) -> dt.Program:
     """The product with its collective: x is the input, w a weight that is bound once."""
     with dt.Program(s.kind, dt.Mesh(tp=s.ranks)) as p:
+        if s.kind == "all_reduce":
+            p.output("y", dt.all_reduce(p.input("x", (s.m, s.n), dtype, dt.Partial("sum"))))
+            return p
+        if s.kind == "all_to_all":
+            x = p.input("x", (s.m, s.n), dtype, dt.Shard(0))
+            p.output("y", dt.all_to_all(x, split_dim=1, concat_dim=0))
+            return p
         gathers = s.kind == "ag"
         x = p.input("x", (s.m, s.k), dtype, dt.Shard(0 if gathers else 1))
         w = p.weight("w", (s.k, s.n), dtype, dt.Shard(1 if gathers else 0))
@@ -49,7 +59,8 @@ def inputs_of(made: dt.Program) -> tuple[dict[str, torch.Tensor], dict[str, torc
     """(seeded inputs, seeded weights)."""
     of = next(op for op in made.ir.ops if isinstance(op, task.ProgramOp))
     tensors = make_inputs(of, seed=0)
-    return {"x": tensors["x"]}, {"w": tensors["w"]}
+    weights = {name: tensors[name] for name in ("w",) if name in tensors}
+    return {"x": tensors["x"]}, weights
 
 
 @dataclass
@@ -141,11 +152,12 @@ def main() -> None:
         f"{'core ms':>10}{'gloo core':>10}{'less':>10}\n"
     )
     with GlooRanks(RANKS) as gloo:
-        for m, n, k in parse_shapes(args.shapes) or SHAPES:
-            for kind in KINDS:
-                sizes = Sizes(m, n, k, RANKS, kind, TORCH[args.dtype])
-                out.write(compare(gloo, sizes, dtype, args.rounds))
-                out.flush()
+        products = [(kind, s) for s in parse_shapes(args.shapes) or SHAPES for kind in KINDS]
+        alone = [] if args.shapes else [*ALONE.items()]
+        for kind, (m, n, k) in products + alone:
+            sizes = Sizes(m, n, k, RANKS, kind, TORCH[args.dtype])
+            out.write(compare(gloo, sizes, dtype, args.rounds))
+            out.flush()
 
 
 if __name__ == "__main__":
