@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -34,6 +36,8 @@ main(int(sys.argv[1]))
 """
 _START_BOUND_S = 120.0  # until the zygote has imported torch, on a busy machine
 _EXIT_BOUND_S = 5.0
+_STOPPED_BOUND_S = 3.0
+_LOOK_S = 0.25
 
 
 class Zygote:
@@ -81,17 +85,30 @@ class Zygote:
             socket.send_fds(self._socket, [wire.REQUEST.pack(ranks)], fds)
         for sock in theirs:
             sock.close()
-        pool.settimeout(_START_BOUND_S)
-        pids: bytes | None = None
-        with suppress(TimeoutError):
-            pids = wire.exactly(pool, 4 * ranks)
+        why = self._wait_for(pool)
+        pids = None if why else wire.exactly(pool, 4 * ranks)
         if pids is None:
             for sock in (pool, *(pair[0] for pair in pairs)):
                 sock.close()
             self.stop()
-            msg = "the process that starts ranks did not; what it says is on stderr"
-            raise LaunchError(msg)
+            raise LaunchError(why or "the process that starts ranks ended; it tells why on stderr")
         return RankProcesses(pool, [pair[0] for pair in pairs], list(memoryview(pids).cast("i")))
+
+    def _wait_for(self, pool: socket.socket) -> str:
+        """Wait until a pool's ranks are started; returns why they are not."""
+        begin = running = time.monotonic()
+        while not select.select([pool], [], [], _LOOK_S)[0]:
+            now = time.monotonic()
+            if now - begin > _START_BOUND_S:
+                return f"process {self.pid}, which starts ranks, did not in {_START_BOUND_S:g} s"
+            running = running if _is_stopped(self.pid) else now
+            if now - running > _STOPPED_BOUND_S:
+                self._process.kill()
+                return (
+                    f"process {self.pid}, which starts ranks, was stopped (SIGSTOP) and is ended;"
+                    " the next call starts another"
+                )
+        return ""
 
 
 @dataclass
@@ -152,6 +169,15 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
+
+
+def _is_stopped(child: int) -> bool:
+    """Whether a child of this process is stopped by a signal."""
+    look = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+    with suppress(ChildProcessError):
+        found = os.waitid(os.P_PID, child, look)
+        return found is not None and found.si_code in (os.CLD_STOPPED, os.CLD_TRAPPED)
+    return False
 
 
 def _stop_zygote(sock: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:

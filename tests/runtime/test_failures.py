@@ -159,6 +159,22 @@ def test_the_zygote_may_die_too(start: Start) -> None:
     assert zygote().pid != first
 
 
+def test_a_stopped_zygote_is_named_and_replaced(start: Start) -> None:
+    executor = start(AgGemm(ranks=2))
+    executor.launch()
+    first = zygote().pid
+    os.kill(first, signal.SIGSTOP)
+    executor.launch()  # ranks that run need no zygote
+    begin = time.monotonic()
+    executor.reset()
+    with pytest.raises(LaunchError, match=rf"process {first}, .* was stopped \(SIGSTOP\)"):
+        executor.launch()
+    assert time.monotonic() - begin < 15
+    executor.reset()
+    executor.launch()
+    assert zygote().pid != first
+
+
 SCRIPT = """
 import sys
 sys.path[:0] = [{here!r}, {root!r}]
